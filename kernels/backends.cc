@@ -71,8 +71,10 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
     auto cuda = MakeCuda(options, /*host_tensors=*/false);
     if (cuda.ok() || absl::IsInvalidArgument(cuda.status())) return cuda;
     if (options.devices.empty()) return MakeCpu(options);
-    return absl::Status(cuda.status().code(),
-                        StrCat("devices: set, so they are needed: ", cuda.status().message()));
+    return absl::Status(
+        cuda.status().code(),
+        StrCat("devices: set, so they are needed; leave the option out where there are none: ",
+               cuda.status().message()));
   }
   return absl::NotFoundError(StrCat("backend: \"", options.name, "\" is not known",
                                     DidYouMean(options.name, {"auto", "cpu", "cuda", "reference"}),

@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "kernels/backend/backend.h"
@@ -103,6 +104,15 @@ std::vector<std::string> MainHealthServices(Backend& backend) {
   if (!devices.empty()) services.push_back(kDevicesService);
   for (const DevicePort* const device : devices) services.push_back(DeviceServiceOf(*device));
   return services;
+}
+
+absl::StatusOr<std::vector<ListenSocket>> ListenForLeases(const ListenAddress& address,
+                                                          const ServerOptions& o) {
+  absl::StatusOr<std::vector<ListenSocket>> sockets = Listen(address, SocketAccessOf(o));
+  if (sockets.ok()) return sockets;
+  absl::string_view why = sockets.status().message();
+  absl::ConsumePrefix(&why, "listen: ");
+  return absl::Status(sockets.status().code(), absl::StrCat("lease-socket: ", why));
 }
 
 void LogLeftOut(const std::string& why) {
@@ -429,7 +439,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   if (!options.lease_socket.empty()) {
     PHASOR_ASSIGN_OR_RETURN(const ListenAddress address,
                             ParseListenAddress("unix:" + options.lease_socket));
-    PHASOR_ASSIGN_OR_RETURN(lease_listeners, Listen(address, SocketAccessOf(options)));
+    PHASOR_ASSIGN_OR_RETURN(lease_listeners, ListenForLeases(address, options));
   }
   auto server = std::make_unique<GrpcServer>(options, std::move(security), std::move(backend),
                                              std::move(tables), std::move(listener),

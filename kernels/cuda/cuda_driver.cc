@@ -225,7 +225,8 @@ absl::StatusOr<int> CountDevices() {
   cudaDriverGetVersion(&driver_version);
   if (driver_version == 0) {
     return absl::FailedPreconditionError(
-        "backend: no CUDA device: this host has no NVIDIA driver; accepted are auto and cpu");
+        "backend: no CUDA device: this host has no NVIDIA driver; accepted are auto, cpu and "
+        "reference");
   }
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {

@@ -20,7 +20,7 @@ std::string NoPreset(std::string_view name, std::string_view path) {
   std::vector<std::string> names;
   for (const Preset& preset : Presets()) names.push_back(preset.name);
   return StrCat(path, ".preset: no preset named \"", Shown(name), "\"", DidYouMean(name, names),
-                " must be one of ListPresets");
+                " must be one of ListPresets (command line: phasor presets)");
 }
 
 }  // namespace

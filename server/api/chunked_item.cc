@@ -150,7 +150,8 @@ absl::StatusOr<RequestView> ChunkedItem::Cut(const v1::Chunk& chunk, int64_t nex
   for (const engine::Output& output : item.outputs) view.response_bytes += output.slot.bytes;
   if (view.response_bytes > max_message_bytes - kAnswerHeaderBytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "chunk: the response is too large; must be at most ", max_message_bytes, " bytes"));
+        "chunk: the response is too large (", view.response_bytes, " bytes); must be at most ",
+        max_message_bytes, ", send fewer tokens in a chunk"));
   }
   view.items.push_back(std::move(item));
   return view;

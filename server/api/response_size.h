@@ -54,8 +54,9 @@ class ResponseSize {
 
   absl::Status Spend(int64_t bytes, std::string_view path) {
     if (bytes > room_) {
-      return absl::ResourceExhaustedError(
-          StrCat(path, ": the response is too large; must be at most ", limit_, " bytes"));
+      return absl::ResourceExhaustedError(StrCat(
+          path, ": the response is too large (", limit_ - room_ + bytes,
+          " bytes or more); must be at most ", limit_, ", ask for fewer tokens in one call"));
     }
     room_ -= bytes;
     return absl::OkStatus();

@@ -54,16 +54,23 @@ bool* ActionOf(const std::string& name, Flags* flags) {
   return nullptr;
 }
 
-// Adds a text. A flag that is given several times makes a list.
-void Append(Texts* texts, const std::string& name, const std::string& text) {
-  const auto [entry, is_new] = texts->emplace(name, text);
-  if (!is_new) absl::StrAppend(&entry->second, ",", text);
+// Adds a text. A flag that is given several times makes a list, where the option is one.
+absl::Status Append(const Option& option, const std::string& text, Texts* texts) {
+  const auto [entry, is_new] = texts->emplace(option.name, text);
+  if (is_new) return absl::OkStatus();
+  if (!std::holds_alternative<option_kinds::Addresses>(option.value) &&
+      !std::holds_alternative<option_kinds::Devices>(option.value)) {
+    return absl::InvalidArgumentError(absl::StrCat(option.name, ": given twice ('", entry->second,
+                                                   "' and '", text, "'); must be once"));
+  }
+  absl::StrAppend(&entry->second, ",", text);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
   Flags flags;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
+    const std::string argument = arguments[i] == "-h" ? "--help" : arguments[i];
     if (!absl::StartsWith(argument, "--")) {
       return absl::InvalidArgumentError(
           absl::StrCat(argument, ": not a flag; accepted: --name=value, --name value"));
@@ -92,7 +99,7 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
     if (option == nullptr) {
       flags.config = text;
     } else {
-      Append(&flags.texts, option->name, text);
+      PHASOR_RETURN_IF_ERROR(Append(*option, text, &flags.texts));
     }
   }
   return flags;

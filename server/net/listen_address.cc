@@ -23,7 +23,9 @@ constexpr char kAccepted[] = "; accepted are host:port, [v6]:port and unix:/path
 absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text,
                                                  const std::string& option) {
   const auto refuse = [&](const std::string& problem) {
-    return absl::InvalidArgumentError(absl::StrCat(option, ": '", text, "' ", problem, kAccepted));
+    return absl::InvalidArgumentError(absl::StrCat(
+        option, ": '", text, "' ", problem,
+        option == "metrics-listen" ? "; accepted are host:port and [v6]:port" : kAccepted));
   };
   ListenAddress address;
   if (absl::StartsWith(text, kUnixPrefix)) {

@@ -33,9 +33,10 @@ union SocketAddress {
   sockaddr_storage storage;
 };
 
-absl::Status CannotListen(const std::string& where, const std::string& why) {
-  return absl::UnavailableError(absl::StrCat("listen: cannot listen on ", where, " (", why,
-                                             "); must be a free address of this host"));
+absl::Status CannotListen(const std::string& where, const std::string& why,
+                          const std::string& what_to_do = "must be a free address of this host") {
+  return absl::UnavailableError(
+      absl::StrCat("listen: cannot listen on ", where, " (", why, "); ", what_to_do));
 }
 
 std::string ErrorText(int error) { return std::strerror(error); }
@@ -161,6 +162,15 @@ bool IsSocketFile(const std::string& path) {
   return lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
+absl::Status CannotListenAt(const std::string& path, int error) {
+  std::string what_to_do = "must be a path where no other server listens";
+  if (error == EADDRINUSE && !IsSocketFile(path)) what_to_do = "the file is no socket: remove it";
+  if (error == ENOENT || error == ENOTDIR) what_to_do = "its folder must exist";
+  if (error == EACCES || error == EROFS)
+    what_to_do = "the server must have the right to write its folder";
+  return CannotListen("unix:" + path, ErrorText(error), what_to_do);
+}
+
 // The number of a group of this host; -1, which changes nothing, for no group.
 absl::StatusOr<gid_t> GroupNumber(const std::string& group) {
   gid_t number = static_cast<gid_t>(-1);
@@ -198,17 +208,17 @@ absl::StatusOr<ListenSocket> ListenUnix(const std::string& path, const SocketAcc
   const auto* any = reinterpret_cast<const sockaddr*>(&address);
 
   FileDescriptor fd = NewSocket(AF_UNIX);
-  if (!fd.valid()) return CannotListen(where, ErrorText(errno));
+  if (!fd.valid()) return CannotListenAt(path, errno);
   int error = Bind(fd, any, sizeof(address));
   if (error == EADDRINUSE && IsSocketFile(path) && !IsAlive(address)) {
     unlink(path.c_str());
     error = Bind(fd, any, sizeof(address));
   }
-  if (error != 0) return CannotListen(where, ErrorText(error));
+  if (error != 0) return CannotListenAt(path, error);
   ListenSocket socket(std::move(fd), where, path);  // from here on it removes the file
   PHASOR_RETURN_IF_ERROR(SetAccess(path, access, group));
   error = ErrorOf(listen(socket.fd(), SOMAXCONN));
-  if (error != 0) return CannotListen(where, ErrorText(error));
+  if (error != 0) return CannotListenAt(path, error);
   return socket;
 }
 

@@ -87,6 +87,11 @@ TEST_F(ServerCommandTest, ListenMayBeRepeated) {
   EXPECT_THAT(command->options.listen, ElementsAre("127.0.0.1:0", "unix:/run/p.sock"));
 }
 
+TEST_F(ServerCommandTest, OtherFlagsMayNotBeRepeated) {
+  EXPECT_EQ(Parse({"--threads=2", "--threads", "3"}).status().message(),
+            "threads: given twice ('2' and '3'); must be once");
+}
+
 TEST_F(ServerCommandTest, UnderscoresAreAsGoodAsDashes) {
   EXPECT_EQ(Parse({"--max_batch_items=5"})->options.max_batch_items, 5);
 }

@@ -217,8 +217,18 @@ TEST_F(UnixSocketTest, FileOfALivingServerIsNotReplaced) {
 
 TEST_F(UnixSocketTest, FileThatIsNoSocketIsNotReplaced) {
   std::ofstream(path_) << "precious";
-  EXPECT_EQ(Listen(address_).status().code(), absl::StatusCode::kUnavailable);
+  const absl::Status status = Listen(address_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::EndsWith("; the file is no socket: remove it"));
   EXPECT_TRUE(Exists());
+}
+
+TEST_F(UnixSocketTest, AMissingFolderIsNamed) {
+  address_.unix_path = path_ + "/no/folder";
+  const absl::Status status = Listen(address_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), ::testing::EndsWith("; its folder must exist"));
 }
 
 }  // namespace
