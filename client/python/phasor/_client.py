@@ -100,6 +100,8 @@ class Client:
         token_over_plaintext: bool = False,
         pins: _calls.Pins | None = None,
     ) -> None:
+        if not isinstance(target, str):
+            raise TypeError(f"target: {type(target).__name__}; must be a str, such as 'unix:/run/phasor.sock'")
         self._target = target
         self._options = {
             "timeout": timeout,
@@ -407,7 +409,7 @@ class Tables(MutableMapping[str, Any]):
         try:
             return Table._of(self._client._native().get_table(name, None))
         except _errors.NotFound as error:
-            raise KeyError(name) from error
+            raise _errors.NoTable(str(error)) from None
 
     def __setitem__(self, name: str, values: Any) -> None:
         self._client._native().create_table(name, values, None)
@@ -416,7 +418,7 @@ class Tables(MutableMapping[str, Any]):
         try:
             self._client._native().delete_table(name, None)
         except _errors.NotFound as error:
-            raise KeyError(name) from error
+            raise _errors.NoTable(str(error)) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter([values["name"] for values in self._client._native().list_tables(None)])

@@ -44,6 +44,13 @@ class NotFound(Error, LookupError):
     code = "NOT_FOUND"
 
 
+class NoTable(NotFound, KeyError):
+    """No such table, as a mapping says it."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError's shows the message in quotes
+
+
 class FailedPrecondition(Error, RuntimeError):
     """The call is right, but not in this state: a pin differs, or the process was forked."""
 

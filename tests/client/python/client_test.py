@@ -208,10 +208,15 @@ def test_tables_are_a_mapping(remote):
         assert remote.encode(None, [10], table="python-test", clip=True).tobytes() == table[9:].tobytes()
     finally:
         del remote.tables["python-test"]
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=r"^name: "):
         remote.tables["python-test"]
-    with pytest.raises(KeyError):
+    with pytest.raises(phasor.NotFound):
         del remote.tables["python-test"]
+
+
+def test_a_target_is_text():
+    with pytest.raises(TypeError, match="target: NoneType; must be a str"):
+        phasor.Client(None)
 
 
 def test_in_process_there_are_no_tables():
