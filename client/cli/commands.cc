@@ -7,8 +7,10 @@
 #include <deque>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "client/cli/bench_command.h"
 #include "client/cli/check_command.h"
 #include "client/cli/move_command.h"
@@ -75,6 +77,17 @@ struct ResultFlags {
   }
 };
 
+// Positions of several axes mean something else to a spec with one: as many lists, of a batch.
+absl::Status CheckAxes(const Client& client, const Spec& spec, const PositionFlags& positions) {
+  if (positions.written_axes() < 2) return absl::OkStatus();
+  const absl::StatusOr<SpecDetails> details = client.ResolveSpec(spec);
+  if (!details.ok()) return absl::OkStatus();  // the call says what is wrong, or completes the spec
+  const int axes = details->spec.axes.value_or(1);
+  if (positions.written_axes() == axes) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(positions.flag(), ": ", positions.written_axes(),
+                                           " axes; must be as many as the spec has (", axes, ")"));
+}
+
 class EncodeCommand final : public Command {
  public:
   explicit EncodeCommand(CLI::App& parent)
@@ -103,6 +116,7 @@ class EncodeCommand final : public Command {
   absl::Status Run(std::ostream& out) override {
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
     PHASOR_ASSIGN_OR_RETURN(call_.positions, positions_.Get());
+    PHASOR_RETURN_IF_ERROR(CheckAxes(client, call_.spec, positions_));
     NpyArray add_to;
     if (!add_to_.empty()) {
       PHASOR_ASSIGN_OR_RETURN(add_to, ReadNpy(add_to_, result_.u2_as_bf16));
@@ -180,11 +194,17 @@ class RopeCommand final : public Command {
                                                " times; must be as often as --input (",
                                                inputs_.size(), ")"));
     }
+    if (std::set<std::string>(outputs_.begin(), outputs_.end()).size() != outputs_.size()) {
+      return absl::InvalidArgumentError(
+          "--output: one file given twice; must be a file for each --input");
+    }
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
     PHASOR_ASSIGN_OR_RETURN(call_.positions, positions_.Get());
     if (from_positions_.given()) {
       PHASOR_ASSIGN_OR_RETURN(call_.from_positions, from_positions_.Get());
     }
+    PHASOR_RETURN_IF_ERROR(CheckAxes(client, call_.spec, positions_));
+    PHASOR_RETURN_IF_ERROR(CheckAxes(client, call_.spec, from_positions_));
     std::deque<NpyArray> inputs;
     std::deque<NpyArray> arrays;  // of the outputs, which are the inputs unless the type changes
     for (const std::string& path : inputs_) {
@@ -345,6 +365,30 @@ std::vector<std::string> SubcommandsOf(const CLI::App& command) {
   return names;
 }
 
+// What is wrong with a number, as CLI11 wants it; CLI::PositiveNumber prints the largest double.
+std::string IsAbove0(const std::string& text) {
+  double number = 0;
+  return absl::SimpleAtod(text, &number) && number > 0
+             ? ""
+             : StrCat("'", text, "'; must be a number above 0");
+}
+
+// An address that is empty, as of a shell's variable that is not set, must not compute in this
+// process unnoticed; nor may a call that should be secure.
+absl::Status RefuseWithoutServer(const CLI::App& command) {
+  if (command.get_option("--server")->count() > 0) {
+    return absl::InvalidArgumentError(
+        "--server: empty; must be an address, or be left out to compute in this process");
+  }
+  for (const char* const name : {"--tls", "--ca", "--cert", "--key", "--server-name",
+                                 "--token-file", "--token-over-plaintext"}) {
+    if (command.get_option(name)->count() == 0) continue;
+    return absl::InvalidArgumentError(
+        StrCat(name, ": given without --server; must be left out, or --server be given"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Command::Command(CLI::App& parent, const std::string& name, const std::string& help)
@@ -354,9 +398,10 @@ Command::Command(CLI::App& parent, const std::string& name, const std::string& h
       "Address of a server: host:50051 or unix:/path; default: compute in this process");
   app_->add_option("--timeout", common_.timeout_s, "Seconds after which a call fails")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(IsAbove0);
   app_->add_option("--threads", common_.threads, "Threads that compute, when no --server is given")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(IsAbove0);
   app_->add_flag("--json", common_.json, "Print JSON instead of a table");
   app_->add_flag("--tls", common_.tls, "Use TLS to --server; other TLS options turn it on too");
   app_->add_option(
@@ -386,7 +431,16 @@ ClientOptions CommonFlags::Options() const {
 }
 
 absl::StatusOr<Client> Command::Connect() const {
-  return Client::Connect(common_.server.empty() ? "inproc:" : common_.server, common_.Options());
+  if (common_.server.empty()) {
+    PHASOR_RETURN_IF_ERROR(RefuseWithoutServer(*app_));
+    return Client::Connect("inproc:", common_.Options());
+  }
+  return Client::Connect(common_.server, common_.Options());
+}
+
+absl::Status CannotPrint() {
+  return absl::UnavailableError(
+      "standard output: cannot be written; is it closed, or its disk full?");
 }
 
 std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {

@@ -49,6 +49,9 @@ class Command {
   CLI::App* const app_;
 };
 
+// The error of a command whose output cannot be written.
+absl::Status CannotPrint();
+
 // Makes encode, rope, move-keys, check-cache, bias, tables, resolve, presets, plot, health, info,
 // bench and top.
 std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app);

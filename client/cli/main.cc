@@ -26,7 +26,8 @@ int main(int argc, char** argv) {
   }
   for (const auto& command : commands) {
     if (!command->app()->parsed()) continue;
-    const absl::Status status = command->Run(std::cout);
+    absl::Status status = command->Run(std::cout);
+    if (!std::cout.flush()) status.Update(phasor::cli::CannotPrint());
     if (status.ok()) return 0;
     std::cerr << "phasor: " << absl::StatusCodeToString(status.code()) << ": " << status.message()
               << "\n";

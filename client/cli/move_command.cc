@@ -63,7 +63,7 @@ absl::Status WriteFile(const std::string& path, const CacheFile& file) {
   stream << file.text();
   stream.close();
   if (stream) return absl::OkStatus();
-  return absl::InternalError(
+  return absl::InvalidArgumentError(
       StrCat(path, ": cannot be written; must be a place where you may write"));
 }
 

@@ -40,7 +40,7 @@ absl::Status WriteNpy(const std::string& path, const TensorView& tensor) {
   file.write(reinterpret_cast<const char*>(tensor.data), tensor.bytes);
   file.close();
   if (!file)
-    return absl::InternalError(
+    return absl::InvalidArgumentError(
         StrCat(path, ": cannot be written; must be a place where you may write"));
   return absl::OkStatus();
 }

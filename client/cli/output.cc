@@ -360,6 +360,9 @@ std::string FormatServerInfo(const ServerInfo& info) {
   if (!info.listeners.empty()) {
     text += StrCat("listeners ", absl::StrJoin(info.listeners, ", "), "\n");
   }
+  for (const EncoderInfo& encoder : info.encoders) {
+    text += StrCat("encoder ", encoder.name, ", spec ", encoder.spec_fingerprint, "\n");
+  }
   for (const ServerDevice& device : info.devices) {
     text += StrCat("device ", device.number, ": ", device.name, ", ", device.uuid,
                    device.working ? ", works\n" : StrCat(", lost: ", device.error, "\n"));
@@ -376,12 +379,17 @@ Json ToJson(const ServerInfo& info) {
                        {"working", device.working},
                        {"error", device.error}});
   }
+  Json encoders = Json::array();
+  for (const EncoderInfo& encoder : info.encoders) {
+    encoders.push_back({{"name", encoder.name}, {"spec_fingerprint", encoder.spec_fingerprint}});
+  }
   return {{"version", info.version},
           {"numerics_version", info.numerics_version},
           {"backends", info.backends},
           {"cpu_target", info.cpu_target},
           {"cpu_threads", info.cpu_threads},
           {"listeners", info.listeners},
+          {"encoders", encoders},
           {"devices", devices}};
 }
 

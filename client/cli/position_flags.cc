@@ -115,6 +115,7 @@ absl::StatusOr<PositionList> PositionFlags::GetWritten() {
   }
   std::vector<int64_t> shape = {static_cast<int64_t>(tokens.size())};
   if (axes > 1) shape.push_back(static_cast<int64_t>(axes));
+  written_axes_ = static_cast<int>(axes);
   if (auto integers = ParseAll<int64_t>(numbers)) {
     integers_ = *std::move(integers);
     return PositionList(View(integers_, std::move(shape)));

@@ -25,6 +25,10 @@ class PositionFlags {
   // given.
   void Add(CLI::App& app, const std::string& prefix);
   bool given() const;
+  // After Get(): the axes of the positions that stand on the command line, and their flag. 0: they
+  // stand elsewhere.
+  int written_axes() const { return written_axes_; }
+  std::string flag() const { return "--" + prefix_ + "positions"; }
   // The positions; they borrow from this object. INVALID_ARGUMENT: no flag was given, or its value
   // is malformed. Also the errors of ReadNpy.
   absl::StatusOr<PositionList> Get();
@@ -34,6 +38,7 @@ class PositionFlags {
   absl::StatusOr<PositionList> GetRanges() const;
 
   std::string prefix_;
+  int written_axes_ = 0;
   std::string written_;              // "10,12"; with several axes "0/1,0/2"
   std::vector<std::string> ranges_;  // several ranges make a grid
   std::string file_;

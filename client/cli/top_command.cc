@@ -99,9 +99,7 @@ class TopCommand final : public Command {
       } else {
         out << (frame > 1 ? "\n" : "") << FormatTop(values, url_.HostAndPort(), {});
       }
-      if (!out.flush())
-        return absl::UnavailableError(
-            "standard output: cannot be written; is it closed, or its disk full?");
+      if (!out.flush()) return CannotPrint();
       if (IsLast(frame)) return absl::OkStatus();
     }
   }

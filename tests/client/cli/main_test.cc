@@ -36,7 +36,39 @@ TEST(MainTest, ErrorsNameCodeFieldAndAcceptedValues) {
             "phasor: NOT_FOUND: none.npy: cannot be opened; must be a file that you may read\n");
 }
 
+TEST(MainTest, OutputThatCannotBeWrittenIsAnError) {
+  const Outcome run = Phasor("encode --preset transformer --dim 4 --range 0:100000 >/dev/full");
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.text, HasSubstr("UNAVAILABLE: standard output: cannot be written"));
+}
+
+// What follows would give rows of other positions, or compute elsewhere than meant.
+TEST(MainTest, AxesThatTheSpecDoesNotHaveAreRefused) {
+  const std::string two = " --positions 0/1,0/2";
+  EXPECT_EQ(Phasor("encode --preset transformer --dim 4" + two).text,
+            "phasor: INVALID_ARGUMENT: --positions: 2 axes; must be as many as the spec has (1)\n");
+  EXPECT_EQ(Phasor("encode --preset grid-2d-concat --dim 8" + two).status, 0);
+}
+
+TEST(MainTest, AnEmptyServerAndTlsWithoutOneAreRefused) {
+  const std::string encode = "encode --preset transformer --dim 4 --positions 1 ";
+  EXPECT_THAT(Phasor(encode + "--server ''").text,
+              HasSubstr("--server: empty; must be an address"));
+  EXPECT_THAT(Phasor(encode + "--ca /nope").text, HasSubstr("--ca: given without --server;"));
+  EXPECT_THAT(Phasor(encode + "--token-file /nope").text, HasSubstr("--token-file: given without"));
+}
+
+TEST(MainTest, TwoResultsDoNotGoToOneFile) {
+  EXPECT_THAT(
+      Phasor(
+          "rope --preset rope-half-split --positions 1 --input a --input b --output x --output x")
+          .text,
+      HasSubstr("--output: one file given twice"));
+}
+
 TEST(MainTest, UsageErrorsExitWithTwo) {
+  EXPECT_EQ(Phasor("encode --timeout 0").status, 2);
+  EXPECT_EQ(Phasor("encode --threads -3").status, 2);
   EXPECT_EQ(Phasor("").status, 2);
   EXPECT_EQ(Phasor("frobnicate").status, 2);
   EXPECT_EQ(Phasor("encode --no-such-flag").status, 2);
@@ -47,7 +79,7 @@ TEST(MainTest, UsageErrorsExitWithTwo) {
 TEST(MainTest, AWrongNameSuggestsTheNearest) {
   EXPECT_EQ(Phasor("encode --preset transformr --dim 8 --positions 1").text,
             "phasor: NOT_FOUND: item.spec.preset: no preset named \"transformr\"; did you mean "
-            "\"transformer\"? must be one of ListPresets\n");
+            "\"transformer\"? must be one of ListPresets (command line: phasor presets)\n");
   EXPECT_EQ(Phasor("encode --prest transformer --dim 8").text,
             "phasor: --prest: no such flag of `phasor encode`; did you mean \"--preset\"? see "
             "`phasor encode --help`\n");

@@ -182,8 +182,9 @@ TEST_F(MoveCommandTest, ErrorsNameTheFlag) {
               StatusIs(testing::kInvalid, HasSubstr("--run: 0:1:0; must be first:count:from:to")));
   EXPECT_THAT(status({"--run", "0:1:0:1", "--compare", "--to-input", cache, "--to-input", cache}),
               StatusIs(testing::kInvalid, HasSubstr("--to-input: given 2 times")));
-  EXPECT_THAT(status({"--run", "0:1:0:1", "--output", "/no/such/folder/x", "--in-place"}),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("/no/such/folder/x: cannot be")));
+  EXPECT_THAT(
+      status({"--run", "0:1:0:1", "--output", "/no/such/folder/x", "--in-place"}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("/no/such/folder/x: cannot be")));
   EXPECT_THAT(status({"--run", "0:9:0:1", "--compare"}),
               StatusIs(testing::kInvalid, HasSubstr("item.groups[0].runs[0].first")));
   EXPECT_THAT(RunCommand({"move-keys", "--input", cache, "--pages", "1", "--heads", "1", "--run",

@@ -38,7 +38,7 @@ TEST(NpyTest, EveryTypeAndRankSurvivesAFile) {
 TEST(NpyTest, MissingFilesAndFoldersAreErrors) {
   EXPECT_EQ(ReadNpy(NpyPath("none.npy"), false).status().code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(ReadNpy(::testing::TempDir(), false).ok());
-  EXPECT_EQ(WriteNpy("/nonexistent/x.npy", {}).code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(WriteNpy("/nonexistent/x.npy", {}).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(NpyTest, ShortFilesOnDiskAreErrors) {
