@@ -176,7 +176,7 @@ class BenchCommand final : public Command {
     options.max_attempts = static_cast<int>(attempts_);
     options.staging_bytes = 0;
     options.channels = static_cast<int>(channels_);
-    return Client::Connect(common_.server.empty() ? "inproc:" : common_.server, options);
+    return Connect(options);
   }
 
   static EchoSizes SizesOf(const BenchTask& task) {

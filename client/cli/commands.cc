@@ -430,12 +430,10 @@ ClientOptions CommonFlags::Options() const {
   return options;
 }
 
-absl::StatusOr<Client> Command::Connect() const {
-  if (common_.server.empty()) {
-    PHASOR_RETURN_IF_ERROR(RefuseWithoutServer(*app_));
-    return Client::Connect("inproc:", common_.Options());
-  }
-  return Client::Connect(common_.server, common_.Options());
+absl::StatusOr<Client> Command::Connect(const ClientOptions& options) const {
+  if (!common_.server.empty()) return Client::Connect(common_.server, options);
+  PHASOR_RETURN_IF_ERROR(RefuseWithoutServer(*app_));
+  return Client::Connect("inproc:", options);
 }
 
 absl::Status CannotPrint() {

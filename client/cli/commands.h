@@ -41,7 +41,8 @@ class Command {
 
  protected:
   Command(CLI::App& parent, const std::string& name, const std::string& help);
-  absl::StatusOr<Client> Connect() const;
+  absl::StatusOr<Client> Connect() const { return Connect(common_.Options()); }
+  absl::StatusOr<Client> Connect(const ClientOptions& options) const;
 
   CommonFlags common_;
 

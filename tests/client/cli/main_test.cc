@@ -54,6 +54,8 @@ TEST(MainTest, AnEmptyServerAndTlsWithoutOneAreRefused) {
   const std::string encode = "encode --preset transformer --dim 4 --positions 1 ";
   EXPECT_THAT(Phasor(encode + "--server ''").text,
               HasSubstr("--server: empty; must be an address"));
+  EXPECT_THAT(Phasor("bench --preset llama-3 --head-dim 8 --duration 0.1 --server ''").text,
+              HasSubstr("--server: empty"));
   EXPECT_THAT(Phasor(encode + "--ca /nope").text, HasSubstr("--ca: given without --server;"));
   EXPECT_THAT(Phasor(encode + "--token-file /nope").text, HasSubstr("--token-file: given without"));
 }
