@@ -75,7 +75,7 @@ function(phasor_cuda_object source result)
   add_custom_command(OUTPUT "${object}"
     COMMAND "${PROJECT_SOURCE_DIR}/cmake/nvcc.sh" "${object}.kept" ${launcher} "${PHASOR_NVCC}" ${flags} -MD -MF "${object}.d"
             -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}"
-    DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" DEPFILE "${object}.d" VERBATIM
+    DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" "${PROJECT_SOURCE_DIR}/cmake/nvcc.sh" DEPFILE "${object}.d" VERBATIM
     COMMENT "Building CUDA object ${source}.o for ${PHASOR_CUDA_ARCHITECTURES}")
   set(${result} "${object}" PARENT_SCOPE)
 endfunction()
