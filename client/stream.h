@@ -24,7 +24,7 @@ struct StreamAnswer {
 // answer was read or the stream was destroyed. Nothing is retried.
 //
 // Each side stops when the other does not read. So read while you write: from another thread, or
-// with at most 8 unanswered calls of up to 4 MiB each. The deadline of the stream ends calls that
+// from the same one while WaitToWrite returns false. The deadline of the stream ends calls that
 // block.
 //
 // Threads: one thread may write while another reads. Destroying an unfinished stream cancels it.
@@ -32,9 +32,12 @@ template <typename Call, typename Result>
 class ItemStream {
  public:
   virtual ~ItemStream() = default;
-  // Sends a call. Blocks while the server does not read. FAILED_PRECONDITION: the stream has ended,
-  // and Finish says why. Any other error, such as INVALID_ARGUMENT, says what is wrong with the
-  // call: it was not sent and gets no answer.
+  // Blocks until Write would not block, or an answer waits: false then. A program with one thread
+  // reads while this is false before it writes.
+  virtual bool WaitToWrite() = 0;
+  // Sends a call. Blocks while the server does not read. FAILED_PRECONDITION "stream: ...": the
+  // stream has ended, and Finish says why. Any other error, such as INVALID_ARGUMENT, says what is
+  // wrong with the call: it was not sent and gets no answer.
   virtual absl::Status Write(int64_t id, Call call) = 0;
   // Returns the next answer and blocks until there is one. nullopt: the stream has ended.
   virtual std::optional<StreamAnswer<Result>> Read() = 0;

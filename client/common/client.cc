@@ -54,6 +54,7 @@ class PinnedStream final : public ItemStream<Call, Result> {
   PinnedStream(std::unique_ptr<ItemStream<Call, Result>> stream, Pins pins)
       : stream_(std::move(stream)), pins_(std::move(pins)) {}
 
+  bool WaitToWrite() override { return stream_->WaitToWrite(); }
   absl::Status Write(int64_t id, Call call) override {
     FillPins(call, pins_);
     return stream_->Write(id, std::move(call));

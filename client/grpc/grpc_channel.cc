@@ -256,16 +256,17 @@ GrpcChannel::GrpcChannel(const std::string& target, const ClientOptions& options
   }
 }
 
+absl::Status CheckMessageBytes(int64_t bytes) {
+  if (bytes <= kMaxMessageBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      StrCat("request: ", bytes, " bytes; must be at most ", kMaxMessageBytes,
+             " in one message; split the tokens over several calls"));
+}
+
 void GrpcChannel::Start(RawCall call, const CallContext& context) {
-  const int64_t bytes = RawMessageBytes(call.header, call.raw);
-  if (bytes > kMaxMessageBytes) {
-    return call.done(absl::ResourceExhaustedError(
-        StrCat("request: ", bytes, " bytes; must be at most ", kMaxMessageBytes,
-               " in one message; split the tokens over several calls")));
-  }
-  if (absl::Status status = CheckMetadata(context.metadata); !status.ok()) {
-    return call.done(std::move(status));
-  }
+  absl::Status status = CheckMessageBytes(RawMessageBytes(call.header, call.raw));
+  status.Update(CheckMetadata(context.metadata));
+  if (!status.ok()) return call.done(std::move(status));
   Timer* timer = timer_;
   if (timer == nullptr) timer = context.caller_waits ? SleepingTimer() : RealTimer();
   const size_t turn = call.on_first ? 0 : next_stub_.fetch_add(1, std::memory_order_relaxed);

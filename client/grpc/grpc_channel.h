@@ -29,6 +29,8 @@ namespace phasor::client_internal {
 
 // Largest message that is sent. gRPC's own limit is 2 GiB - 1.
 inline constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - (int64_t{64} << 10);
+// RESOURCE_EXHAUSTED: more than that.
+absl::Status CheckMessageBytes(int64_t bytes);
 
 // `target` in gRPC's form: "host:port" becomes "dns:///host:port". INVALID_ARGUMENT: unknown kind
 // of target.

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "client/common/calls.h"
 #include "client/grpc/byte_buffer.h"
+#include "client/grpc/grpc_channel.h"
 #include "client/grpc/raw_stream.h"
 #include "client/grpc/responses.h"
 #include "client/grpc/wire_items.h"
@@ -63,6 +64,8 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
     typename Method::Request request;
     request.set_id(id);
     request.mutable_item()->Swap(&item);
+    const std::string header = request.SerializeAsString();
+    PHASOR_RETURN_IF_ERROR(CheckMessageBytes(RawMessageBytes(header, sent->payload.raw)));
     {
       std::lock_guard lock(mutex_);
       if (!sent_.emplace(id, sent).second) {
@@ -70,9 +73,11 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
             StrCat("id: ", id, " is not answered yet; must be another until then"));
       }
     }
-    if (stream_.Write(request.SerializeAsString(), sent->payload.raw)) return absl::OkStatus();
+    if (stream_.Write(header, sent->payload.raw)) return absl::OkStatus();
     return absl::FailedPreconditionError("stream: has ended; Finish says why");
   }
+
+  bool WaitToWrite() override { return stream_.WaitToWrite(); }
 
   std::optional<Answer> Read() override {
     grpc::ByteBuffer bytes;

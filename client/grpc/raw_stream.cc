@@ -7,6 +7,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/client_callback.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -21,7 +22,17 @@
 namespace phasor::client_internal {
 namespace {
 
+using Clock = std::chrono::system_clock;
 constexpr std::chrono::milliseconds kAskInterval{20};
+// How long a wait goes on after the stream was interrupted, or its deadline has passed. gRPC needs
+// some of it to end the stream, and does not end a write while the server's system takes no bytes.
+constexpr std::chrono::milliseconds kGraceOfInterruption{40};
+constexpr std::chrono::milliseconds kGraceOfDeadline{500};
+
+Clock::time_point GiveUpAt(absl::Time deadline) {
+  if (deadline == absl::InfiniteFuture()) return Clock::time_point::max();
+  return absl::ToChronoTime(deadline) + kGraceOfDeadline;
+}
 
 // Messages that wait: for gRPC to send them, or for the caller to read them.
 class Queue {
@@ -60,7 +71,8 @@ class RawStream::Reactor final
           const CallContext& context)
       : stub_(channel),
         refused_(CheckMetadata(context.metadata)),
-        interrupted_(context.interrupted) {
+        interrupted_(context.interrupted),
+        give_up_at_(GiveUpAt(context.deadline)) {
     if (refused_.ok()) {
       SetUp(context, context_.get());
     } else {
@@ -79,13 +91,19 @@ class RawStream::Reactor final
     if (context_ != nullptr) context_->TryCancel();
   }
 
+  bool WaitToWrite() {
+    std::unique_lock lock(mutex_);
+    WaitUntil([this] { return !outgoing_.full() || received_.size() > 0 || writes_ended_; }, lock);
+    return !outgoing_.full() || writes_ended_ || given_up_;
+  }
+
   bool Write(const std::string& header, absl::Span<const absl::Span<const std::byte>> raw) {
     grpc::ByteBuffer message = WriteRawMessage(header, raw, loan_);
     const grpc::ByteBuffer* first = nullptr;
     {
       std::unique_lock lock(mutex_);
       WaitUntil([this] { return !outgoing_.full() || writes_ended_; }, lock);
-      if (writes_ended_ || reads_ended_) return false;
+      if (writes_ended_ || reads_ended_ || given_up_) return false;
       outgoing_.Push(&message);
       if (outgoing_.size() > 1) return true;  // OnWriteDone starts it
       first = outgoing_.front();
@@ -116,11 +134,22 @@ class RawStream::Reactor final
     StartWritesDone();
   }
 
-  absl::Status WaitForEnd() {
+  // How the stream ended, or that it was given up.
+  absl::Status End() {
     std::unique_lock lock(mutex_);
-    if (!std::exchange(released_, true)) RemoveHold();
+    Release();
+    WaitUntil([this] { return done_; }, lock);
+    if (done_) return status_;
+    return was_interrupted_
+               ? absl::CancelledError("stream: cancelled, while the server took no bytes")
+               : absl::DeadlineExceededError(
+                     "stream: the deadline passed, while the server took no bytes");
+  }
+
+  void WaitForDone() {
+    std::unique_lock lock(mutex_);
+    Release();
     changed_.wait(lock, [this] { return done_; });
-    return status_;
   }
 
   void WaitForLoan() {
@@ -180,18 +209,38 @@ class RawStream::Reactor final
     changed_.notify_all();
   }
 
-  // The condition must come true soon after the stream is cancelled.
+  // Waits for the condition, until the stream is given up.
   template <typename Condition>
   void WaitUntil(Condition condition, std::unique_lock<std::mutex>& lock) {
-    if (!interrupted_) return changed_.wait(lock, condition);
-    bool interrupted = false;
-    while (!changed_.wait_for(lock, kAskInterval, condition)) {
-      if (interrupted) continue;
-      lock.unlock();
-      interrupted = interrupted_();
-      if (interrupted) Cancel();
-      lock.lock();
+    const auto over = [&] { return condition() || given_up_; };
+    while (true) {
+      const bool asks = interrupted_ && !was_interrupted_;
+      const Clock::time_point until =
+          asks ? std::min(Clock::now() + kAskInterval, give_up_at_) : give_up_at_;
+      if (until == Clock::time_point::max()) return changed_.wait(lock, over);
+      if (changed_.wait_until(lock, until, over)) return;
+      if (Clock::now() >= give_up_at_) {
+        given_up_ = true;
+        changed_.notify_all();
+        return;
+      }
+      if (asks) AskWhetherInterrupted(lock);
     }
+  }
+
+  void AskWhetherInterrupted(std::unique_lock<std::mutex>& lock) {
+    lock.unlock();
+    const bool interrupted = interrupted_();
+    if (interrupted) Cancel();
+    lock.lock();
+    if (!interrupted) return;
+    was_interrupted_ = true;
+    give_up_at_ = std::min(give_up_at_, Clock::now() + kGraceOfInterruption);
+  }
+
+  // Operations start no more outside of reactions.
+  void Release() {
+    if (!std::exchange(released_, true)) RemoveHold();
   }
 
   // Whether the caller is to start a read now.
@@ -219,6 +268,9 @@ class RawStream::Reactor final
   bool released_ = false;
   bool done_ = false;
   bool returned_ = false;
+  Clock::time_point give_up_at_;
+  bool was_interrupted_ = false;
+  bool given_up_ = false;  // waits are over, although gRPC has not ended the stream
   absl::Status status_;
 };
 
@@ -233,10 +285,11 @@ RawStream::RawStream(const std::shared_ptr<grpc::Channel>& channel, const std::s
 
 RawStream::~RawStream() {
   reactor_->Cancel();
-  (void)reactor_->WaitForEnd();
+  reactor_->WaitForDone();
   reactor_->WaitForLoan();
 }
 
+bool RawStream::WaitToWrite() { return reactor_->WaitToWrite(); }
 bool RawStream::Write(const std::string& header,
                       absl::Span<const absl::Span<const std::byte>> raw) {
   return reactor_->Write(header, raw);
@@ -249,7 +302,7 @@ absl::Status RawStream::Finish() {
   WritesDone();
   grpc::ByteBuffer message;
   while (Read(&message)) message.Clear();
-  return reactor_->WaitForEnd();
+  return reactor_->End();
 }
 
 }  // namespace phasor::client_internal

@@ -28,6 +28,8 @@ class RawStream {
   RawStream(const RawStream&) = delete;
   RawStream& operator=(const RawStream&) = delete;
 
+  // Blocks until Write would not block, or a message can be read: false then.
+  bool WaitToWrite();
   // Queues a message and blocks while 64 KiB wait before it; `raw` stays lent until the server has
   // answered it or the stream is gone. False: the stream has ended.
   bool Write(const std::string& header, absl::Span<const absl::Span<const std::byte>> raw);
@@ -39,6 +41,10 @@ class RawStream {
   void Cancel();
   // WritesDone, reads to the end, and says how it ended. Call from the reading thread when no other
   // writes any more.
+  //
+  // All of these end soon after an interruption, and half a second after the deadline at the
+  // latest, even where the server's system takes no bytes. The destructor then waits until it takes
+  // some.
   absl::Status Finish();
 
  private:

@@ -46,6 +46,8 @@ class InprocStream final : public ItemStream<Call, Result> {
     cancel_ = context_.cancel->OnCancel([changed = changed_] { changed->Notify(); });
   }
 
+  bool WaitToWrite() override { return true; }
+
   absl::Status Write(int64_t id, Call call) override {
     const auto request = ToRequest(call, kItemPath);
     if (!request.ok()) return request.status();

@@ -111,6 +111,7 @@ void BindStreams(nb::module_& m) {
   m.def("open_encode_stream", open(NativeStream::Of::kEncode), arg("client"), arg("timeout").none(),
         nb::rv_policy::take_ownership);
   nb::class_<NativeStream>(m, "Stream")
+      .def("wait_to_write", &NativeStream::WaitToWrite)
       .def("write", &NativeStream::Write, arg("id"), arg("call"), arg("like").none())
       .def("read", &NativeStream::Read)
       .def("writes_done", &NativeStream::WritesDone)

@@ -3,8 +3,8 @@
 #include "client/python/native/streams.h"
 
 #include <optional>
+#include <thread>
 #include <utility>
-#include <variant>
 
 #include "client/python/native/arrays.h"
 #include "client/python/native/calls.h"
@@ -28,29 +28,7 @@ auto WithoutLock(Function function) {
 bool Interrupted() {
   if (!OnMainThread()) return false;
   nb::gil_scoped_acquire acquire;
-  return PyErr_CheckSignals() != 0;
-}
-
-// Calls of which a stream may have many without an answer.
-constexpr int64_t kSmallBytes = 256 << 10;
-constexpr int64_t kSmallRows = 16;
-
-bool IsSmall(const RopeCall& call) {
-  int64_t bytes = 0;
-  for (const RopeTensor& tensor : call.tensors) bytes += tensor.input.bytes;
-  return bytes <= kSmallBytes;
-}
-
-bool IsSmall(const EncodeCall& call) {
-  const Positions& positions = call.positions.value();
-  if (const auto* const range = std::get_if<AxisRange>(&positions)) {
-    return std::visit([](const auto& r) { return r.count <= kSmallRows; }, *range);
-  }
-  const auto* const tensor = std::get_if<PositionTensor>(&positions);
-  if (tensor == nullptr) return false;
-  int64_t rows = 1;
-  for (const int64_t extent : tensor->shape) rows *= extent;
-  return rows <= kSmallRows;
+  return PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
 }
 
 }  // namespace
@@ -80,18 +58,27 @@ NativeStream::State::~State() {
   }
 }
 
-bool NativeStream::Write(int64_t id, nb::tuple call, nb::object like) {
+// Ctrl-C must not wait for a server that has stopped, as the end of an unfinished stream does.
+NativeStream::~NativeStream() {
+  if (finished_ || in_process_ || !OnMainThread()) return;
+  std::thread([state = std::move(state_)]() mutable { state.reset(); }).detach();
+}
+
+bool NativeStream::WaitToWrite() {
+  return WithoutLock([&] {
+    return state_->rope != nullptr ? state_->rope->WaitToWrite() : state_->encode->WaitToWrite();
+  });
+}
+
+void NativeStream::Write(int64_t id, nb::tuple call, nb::object like) {
   auto borrowed = std::make_shared<Borrowed>(nb::cast<NativeClient&>(client_).Borrow());
   borrowed->Keep(call);
   RopeCall rope;
   EncodeCall encode;
-  bool small = false;
   if (state_->rope != nullptr) {
     rope = ToRopeCall(call, *borrowed);
-    small = IsSmall(rope);
   } else {
     encode = ToEncodeCall(call, *borrowed);
-    small = IsSmall(encode);
   }
   {
     std::lock_guard lock(state_->mutex);
@@ -102,7 +89,7 @@ bool NativeStream::Write(int64_t id, nb::tuple call, nb::object like) {
     return state_->rope != nullptr ? state_->rope->Write(id, std::move(rope))
                                    : state_->encode->Write(id, std::move(encode));
   });
-  if (written.ok()) return small;
+  if (written.ok()) return;
   Take(id);
   Raise(written);
 }
@@ -161,6 +148,7 @@ void NativeStream::WritesDone() {
 void NativeStream::Finish() {
   const absl::Status ended = WithoutLock(
       [&] { return state_->rope != nullptr ? state_->rope->Finish() : state_->encode->Finish(); });
+  finished_ = !absl::IsDeadlineExceeded(ended) && !absl::IsCancelled(ended);
   if (!ended.ok()) Raise(ended);
 }
 

@@ -20,9 +20,12 @@ class NativeStream {
   enum class Of { kRope, kEncode };
   NativeStream(NativeClient& client, Of of, NativeClient::Timeout timeout);
 
-  // `call` is a tuple of calls.h, `like` as in NativeClient::Encode. Returns whether it is small,
-  // so that many of them may wait for their answers.
-  bool Write(int64_t id, nb::tuple call, nb::object like);
+  ~NativeStream();
+
+  // As ItemStream::WaitToWrite.
+  bool WaitToWrite();
+  // `call` is a tuple of calls.h, `like` as in NativeClient::Encode.
+  void Write(int64_t id, nb::tuple call, nb::object like);
   // (id, result or exception), or None at the end of the stream.
   nb::object Read();
   void WritesDone();
@@ -51,6 +54,7 @@ class NativeStream {
 
   const nb::object client_;
   const bool in_process_;
+  bool finished_ = false;  // gRPC has let go of the stream
   CancelToken cancel_;
   std::shared_ptr<State> state_;
   std::map<int64_t, Held> calls_;  // without an answer; with the interpreter lock

@@ -13,11 +13,6 @@ from ._core import native
 if TYPE_CHECKING:
     from ._client import Client
 
-# The most calls without an answer: if each is small, and otherwise. Each side stops when the other
-# does not read, so a stream reads before it writes more.
-_SMALL_WINDOW = 32
-_WINDOW = 8
-
 
 class Answer:
     """The answer to one call of a stream. `id` is what the call returned."""
@@ -48,8 +43,8 @@ class Stream:
                 answer.result()
 
     Calls return a number that their Answer has as `id`. Answers come in the order in which calls get
-    done. A stream that has 8 calls without an answer (32 of up to 256 KiB or 16 positions) waits for
-    one before it sends the next. Nothing is retried. One thread at a time. Leaving the block early cancels the stream.
+    done. Where the server takes no more calls, the stream first takes answers in. Nothing is retried. One
+    thread at a time. Leaving the block early cancels the stream.
     """
 
     def __init__(self, client: Client, timeout: float | None) -> None:
@@ -59,9 +54,8 @@ class Stream:
         self._kind = ""
         self._next = 0
         self._calls: dict[int, tuple[Any, ...]] = {}
-        self._large: set[int] = set()  # of _calls, those that are not small
         self._answers: collections.deque[Answer] = collections.deque()
-        self._written = False
+        self._ended = ""  # why it takes no more calls
 
     def apply_rope(self, *tensors: Any, positions: Any, spec: Any = None, **kwargs: Any) -> int:
         """Sends a rotation; arguments as Client.apply_rope."""
@@ -76,25 +70,26 @@ class Stream:
         return self._write("encode", *_calls.encode(spec, positions, **{"pins": self._client._pins, **kwargs}))
 
     def _write(self, kind: str, call: tuple[Any, ...], like: Any) -> int:
+        if self._ended:
+            raise _errors.FailedPrecondition(self._ended)
         if self._native is None:
             self._kind = kind
             opener = native.open_rope_stream if kind == "rope" else native.open_encode_stream
             self._native = opener(self._client._native(), self._timeout)
         if kind != self._kind:
             raise _errors.InvalidArgument("stream: has rotations or encodings, not both; open another stream")
-        if self._written:
-            raise _errors.FailedPrecondition("stream: its answers were read to the end; open another stream")
-        while len(self._calls) >= (_WINDOW if self._large else _SMALL_WINDOW) and self._read():
+        # Each side stops when the other does not read.
+        while not self._native.wait_to_write() and self._read():
             pass
         number, self._next = self._next, self._next + 1
-        try:
-            small = self._native.write(number, call, like)
-        except _errors.FailedPrecondition:
-            self._native.finish()  # raises why the stream has ended
-            raise
         self._calls[number] = call
-        if not small:
-            self._large.add(number)
+        try:
+            self._native.write(number, call, like)
+        except BaseException as error:
+            del self._calls[number]
+            if isinstance(error, _errors.FailedPrecondition) and error.field == "stream":
+                self._native.finish()  # raises why the stream has ended
+            raise
         return number
 
     def _read(self) -> bool:
@@ -103,7 +98,6 @@ class Stream:
             return False
         number, value = answer
         call = self._calls.pop(number)
-        self._large.discard(number)
         error = value if isinstance(value, _errors.Error) else None
         if error is None and self._kind == "rope":
             value = _calls.results(call)
@@ -118,6 +112,8 @@ class Stream:
     def _next_answer(self) -> Answer | None:
         if not self._answers and not self._calls:
             return None
+        if not self._answers and self._native is None:
+            raise _errors.FailedPrecondition(self._ended)
         if not self._answers and not self._read():
             self._native.finish()
             raise _errors.Internal("stream: ended with calls that have no answer")
@@ -126,7 +122,7 @@ class Stream:
     def close(self) -> None:
         """Ends the stream. Raises its error; calls that are not answered are cancelled."""
         stream, self._native = self._native, None
-        self._written = True
+        self._ended = "stream: closed; open another stream"
         if stream is None:
             return
         if self._calls:
@@ -145,6 +141,7 @@ class Stream:
             self._cancel()
 
     def _cancel(self) -> None:
+        self._ended = "stream: cancelled; open another stream"
         stream, self._native = self._native, None
         if stream is not None:
             stream.cancel()
