@@ -68,6 +68,24 @@ TEST_F(ItemStreamTest, ACallThatCannotBeSentIsRefusedAtOnce) {
   EXPECT_EQ(stream->Write(2, Call(x_)).code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// gRPC would end the stream with it, and the calls before it would have no answer.
+TEST_F(ItemStreamTest, ACallLargerThanAMessageIsRefused) {
+  constexpr int64_t kTokens = int64_t{1} << 26;
+  RopeCall call = Call(x_);
+  call.positions = IntegerRange{0, 1, kTokens};
+  call.tensors[0] = MutableView(x_, {2, 1, 8});
+  call.tensors[0].input.desc.shape = {kTokens, 1, 8};
+  call.tensors[0].input.bytes = kTokens * 8 * sizeof(float);  // more than there is: it is not read
+  call.tensors[0].output.desc = call.tensors[0].input.desc;
+  call.tensors[0].output.bytes = call.tensors[0].input.bytes;
+  const auto stream = Stream();
+  EXPECT_THAT(stream->Write(1, call), StatusIs(absl::StatusCode::kResourceExhausted,
+                                               HasSubstr("in one message; split the tokens")));
+  ASSERT_TRUE(stream->Write(1, Call(x_)).ok());
+  EXPECT_EQ(stream->Read()->id, 1);
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
 TEST_F(ItemStreamTest, AnAnswerToNothingBreaksTheStream) {
   service_.spoil = [](v1::StreamApplyRoPEResponse& response) {
     response.set_id(9);

@@ -92,6 +92,25 @@ TEST(RawStreamTest, AWriterWaitsWhileMuchIsQueued) {
   EXPECT_TRUE(stream.Finish().ok());
 }
 
+// This server takes its next message when its last answer was read: without the reads, the last
+// write would never end.
+TEST(RawStreamTest, OneThreadReadsWhileItCannotWrite) {
+  constexpr int64_t kMessages = 200;
+  StreamService service;
+  RawStream stream(service.channel(), kMethod, {});
+  const std::string payload(40 << 10, 'x');
+  const absl::Span<const std::byte> raw[] = {BytesOf(payload)};
+  int64_t answered = 0;
+  for (int64_t id = 0; id < kMessages; ++id) {
+    while (!stream.WaitToWrite()) ASSERT_EQ(ReadId(stream), answered++);
+    ASSERT_TRUE(stream.Write(Header(id), raw));
+  }
+  EXPECT_GT(answered, kMessages / 2);
+  while (answered < kMessages) ASSERT_EQ(ReadId(stream), answered++);
+  EXPECT_TRUE(stream.Finish().ok());
+  EXPECT_TRUE(stream.WaitToWrite());  // it would not block, but say that the stream has ended
+}
+
 TEST(RawStreamTest, FinishDropsWhatWasNotRead) {
   StreamService service;
   RawStream stream(service.channel(), kMethod, {});

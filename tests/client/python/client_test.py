@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of Client: what they answer, that every target answers the same, and their errors."""
 
+import contextlib
 import json
 import pickle
 import subprocess
@@ -192,6 +193,20 @@ def test_shared_memory_is_an_array_of_any_type(client, phasor_server):
     part = x[3]
     del x
     assert part.sum() == part.sum()
+
+
+def test_a_stream_that_has_ended_says_so(remote):
+    x = np.ones((1, 2, 8), np.float32)
+    for leave, why in ((None, "closed"), (KeyError, "cancelled")):
+        stream = remote.stream()
+        with contextlib.suppress(KeyError), stream:
+            stream.apply_rope(x, positions=1, spec=LLAMA)
+            if leave:
+                raise leave
+        with pytest.raises(phasor.FailedPrecondition, match=f"stream: {why}; open another"):
+            stream.apply_rope(x, positions=1, spec=LLAMA)
+        with pytest.raises(phasor.FailedPrecondition, match=f"stream: {why}"):
+            list(stream)
 
 
 def test_tables_are_a_mapping(remote):

@@ -230,6 +230,13 @@ def test_memory_that_cuda_ipc_refuses_is_refused_with_the_setting(memory, client
     memory.allocate(exportable=False)
     with pytest.raises(phasor.FailedPrecondition, match=r"^tensors\[0\]: .*PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"):
         client.apply_rope_(memory.array(0, (1, 2, 16)), positions=0, spec=HALF)
+    host = np.ones((1, 2, 16), np.float32)
+    with client.stream() as stream:  # the refusal of one call does not end it
+        first = stream.apply_rope(host, positions=0, spec=HALF)
+        with pytest.raises(phasor.FailedPrecondition, match=r"^tensors\[0\]: "):
+            stream.apply_rope(memory.array(0, (1, 2, 16)), positions=0, spec=HALF, inplace=True)
+        last = stream.apply_rope(host, positions=0, spec=HALF)
+        assert {answer.id: answer.exception() for answer in stream} == {first: None, last: None}
 
 
 def test_what_cannot_be_is_refused_before_anything_is_done(cuda, memory, client, phasor_server, rng):

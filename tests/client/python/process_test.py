@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interpreter around the calls: threads, signals, fork, a server that ends, gc."""
 
+import _thread
 import asyncio
 import gc
 import multiprocessing
@@ -288,3 +289,41 @@ def test_deadlines_hold_when_a_server_takes_no_bytes():
             assert time.monotonic() - started < 60  # guards against hanging
         finally:
             os.kill(server.pid, signal.SIGCONT)
+
+
+def test_streams_end_when_a_server_takes_no_bytes():
+    with testing.Server() as server:
+        client = phasor.Client(server.target, staging_bytes=0)
+        x = np.zeros((4096, 8, 128), np.float32)
+
+        def write(timeout):
+            with client.stream(timeout=timeout) as stream:
+                while True:
+                    stream.apply_rope(x, positions=range(len(x)), spec=LLAMA)
+
+        client.apply_rope(x[:1], positions=0, spec=LLAMA)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            with pytest.raises(phasor.DeadlineExceeded, match="while the server took no bytes"):
+                write(0.5)
+            threading.Timer(0.5, _thread.interrupt_main).start()
+            with pytest.raises(KeyboardInterrupt):
+                write(1000)
+            assert time.monotonic() - started < 60  # guards against hanging
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+
+
+# The server reads on when its answers are read, and the stream has one thread.
+@pytest.mark.parametrize("budget", ["24MiB", "8GiB"])
+def test_a_stream_of_large_calls_reads_while_it_writes(budget):
+    with testing.Server("--stream-window-bytes", "64KiB", "--max-inflight-bytes", budget) as server:
+        client = phasor.Client(server.target, staging_bytes=0)
+        x = np.random.default_rng(1).standard_normal((1024, 8, 128)).astype(np.float32)
+        wanted = client.apply_rope(x, positions=range(len(x)), spec=LLAMA)
+        with client.stream(timeout=100) as stream:
+            ids = [stream.apply_rope(x, positions=range(len(x)), spec=LLAMA) for _ in range(30)]
+            answers = {answer.id: answer.result() for answer in stream}
+        assert sorted(answers) == ids
+        assert all(y.tobytes() == wanted.tobytes() for y in answers.values())
