@@ -43,19 +43,20 @@ class Queue {
   grpc::ByteBuffer* front() { return &messages_.front(); }
   // Takes what `message` holds.
   void Push(grpc::ByteBuffer* message) {
-    bytes_ += message->Length();
+    bytes_ += kBytesBeside + message->Length();
     messages_.emplace_back().Swap(message);
   }
   grpc::ByteBuffer Pop() {
     grpc::ByteBuffer message;
     message.Swap(&messages_.front());
     messages_.pop_front();
-    bytes_ -= message.Length();
+    bytes_ -= kBytesBeside + message.Length();
     return message;
   }
 
  private:
   static constexpr size_t kMostBytes = 64 << 10;
+  static constexpr size_t kBytesBeside = 64;  // so that empty messages are not without number
   std::deque<grpc::ByteBuffer> messages_;
   size_t bytes_ = 0;
 };
