@@ -77,17 +77,6 @@ struct ResultFlags {
   }
 };
 
-// Positions of several axes mean something else to a spec with one: as many lists, of a batch.
-absl::Status CheckAxes(const Client& client, const Spec& spec, const PositionFlags& positions) {
-  if (positions.written_axes() < 2) return absl::OkStatus();
-  const absl::StatusOr<SpecDetails> details = client.ResolveSpec(spec);
-  if (!details.ok()) return absl::OkStatus();  // the call says what is wrong, or completes the spec
-  const int axes = details->spec.axes.value_or(1);
-  if (positions.written_axes() == axes) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(positions.flag(), ": ", positions.written_axes(),
-                                           " axes; must be as many as the spec has (", axes, ")"));
-}
-
 class EncodeCommand final : public Command {
  public:
   explicit EncodeCommand(CLI::App& parent)
@@ -116,7 +105,8 @@ class EncodeCommand final : public Command {
   absl::Status Run(std::ostream& out) override {
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
     PHASOR_ASSIGN_OR_RETURN(call_.positions, positions_.Get());
-    PHASOR_RETURN_IF_ERROR(CheckAxes(client, call_.spec, positions_));
+    PHASOR_RETURN_IF_ERROR(call_.table.empty() ? positions_.CheckAxes(client, call_.spec)
+                                               : positions_.CheckAxes(1));
     NpyArray add_to;
     if (!add_to_.empty()) {
       PHASOR_ASSIGN_OR_RETURN(add_to, ReadNpy(add_to_, result_.u2_as_bf16));
@@ -203,8 +193,8 @@ class RopeCommand final : public Command {
     if (from_positions_.given()) {
       PHASOR_ASSIGN_OR_RETURN(call_.from_positions, from_positions_.Get());
     }
-    PHASOR_RETURN_IF_ERROR(CheckAxes(client, call_.spec, positions_));
-    PHASOR_RETURN_IF_ERROR(CheckAxes(client, call_.spec, from_positions_));
+    PHASOR_RETURN_IF_ERROR(positions_.CheckAxes(client, call_.spec));
+    PHASOR_RETURN_IF_ERROR(from_positions_.CheckAxes(client, call_.spec));
     std::deque<NpyArray> inputs;
     std::deque<NpyArray> arrays;  // of the outputs, which are the inputs unless the type changes
     for (const std::string& path : inputs_) {

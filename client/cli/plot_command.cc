@@ -55,6 +55,7 @@ class PlotCommand final : public Command {
 
   absl::StatusOr<Canvas> DrawValues(const Client& client) {
     PHASOR_ASSIGN_OR_RETURN(call_.positions, positions_.Get());
+    PHASOR_RETURN_IF_ERROR(positions_.CheckAxes(client, call_.spec));
     PHASOR_ASSIGN_OR_RETURN(const EncodeResult result, client.Encode(call_));
     const TensorView rows = {result.output, result.bytes.data(), result.bytes.size()};
     const int64_t columns = rows.desc.shape.back();

@@ -128,6 +128,19 @@ absl::StatusOr<PositionList> PositionFlags::GetWritten() {
                  "' is no list; must be numbers such as 10,12,16.5");
 }
 
+absl::Status PositionFlags::CheckAxes(const Client& client, const Spec& spec) const {
+  if (written_axes_ < 2) return absl::OkStatus();
+  const absl::StatusOr<SpecDetails> details = client.ResolveSpec(spec);
+  if (!details.ok()) return absl::OkStatus();  // the call says what is wrong, or completes the spec
+  return CheckAxes(details->spec.axes.value_or(1));
+}
+
+absl::Status PositionFlags::CheckAxes(int axes) const {
+  if (written_axes_ < 2 || written_axes_ == axes) return absl::OkStatus();
+  return Invalid("--", prefix_, "positions: ", written_axes_, " axes; must be ", axes,
+                 ", the axes of the spec or table");
+}
+
 absl::StatusOr<PositionList> PositionFlags::GetRanges() const {
   PositionGrid grid;
   for (const std::string& text : ranges_) {

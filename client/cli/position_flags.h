@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/npy.h"
+#include "client/client.h"
 #include "client/position_list.h"
 
 namespace phasor::cli {
@@ -25,20 +26,20 @@ class PositionFlags {
   // given.
   void Add(CLI::App& app, const std::string& prefix);
   bool given() const;
-  // After Get(): the axes of the positions that stand on the command line, and their flag. 0: they
-  // stand elsewhere.
-  int written_axes() const { return written_axes_; }
-  std::string flag() const { return "--" + prefix_ + "positions"; }
   // The positions; they borrow from this object. INVALID_ARGUMENT: no flag was given, or its value
   // is malformed. Also the errors of ReadNpy.
   absl::StatusOr<PositionList> Get();
+  // After Get(). INVALID_ARGUMENT: positions were written with several axes, and not as many as the
+  // spec or the table takes. It would take them for a batch of lists.
+  absl::Status CheckAxes(const Client& client, const Spec& spec) const;
+  absl::Status CheckAxes(int axes) const;
 
  private:
   absl::StatusOr<PositionList> GetWritten();
   absl::StatusOr<PositionList> GetRanges() const;
 
   std::string prefix_;
-  int written_axes_ = 0;
+  int written_axes_ = 0;             // 0: none were written
   std::string written_;              // "10,12"; with several axes "0/1,0/2"
   std::vector<std::string> ranges_;  // several ranges make a grid
   std::string file_;

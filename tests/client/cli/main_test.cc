@@ -45,8 +45,11 @@ TEST(MainTest, OutputThatCannotBeWrittenIsAnError) {
 // What follows would give rows of other positions, or compute elsewhere than meant.
 TEST(MainTest, AxesThatTheSpecDoesNotHaveAreRefused) {
   const std::string two = " --positions 0/1,0/2";
-  EXPECT_EQ(Phasor("encode --preset transformer --dim 4" + two).text,
-            "phasor: INVALID_ARGUMENT: --positions: 2 axes; must be as many as the spec has (1)\n");
+  EXPECT_EQ(
+      Phasor("encode --preset transformer --dim 4" + two).text,
+      "phasor: INVALID_ARGUMENT: --positions: 2 axes; must be 1, the axes of the spec or table\n");
+  EXPECT_EQ(Phasor("plot --preset transformer --dim 4 --output /dev/null" + two).status, 1);
+  EXPECT_THAT(Phasor("encode --table t" + two).text, HasSubstr("--positions: 2 axes; must be 1"));
   EXPECT_EQ(Phasor("encode --preset grid-2d-concat --dim 8" + two).status, 0);
 }
 
