@@ -6,8 +6,8 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "kernels/base/status_macros.h"
+#include "server/base/clock.h"
 #include "server/grpc/grpc_server.h"
 #include "server/grpc/health_service.h"
 #include "server/net/listener.h"
@@ -30,8 +30,7 @@ class GrpcAdminServer final : public AdminServer {
   ~GrpcAdminServer() override {
     listener_->Stop();
     health_.EndWatches();
-    if (limited_.server != nullptr)
-      limited_.server->Shutdown(absl::ToChronoTime(absl::Now() + kStopTime));
+    if (limited_.server != nullptr) limited_.server->Shutdown(WallTimeAfter(kStopTime));
   }
 
   absl::Status Start(const ServerOptions& options) {

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "kernels/backend/backend.h"
 #include "kernels/backends.h"
 #include "kernels/base/status_macros.h"
@@ -21,6 +20,7 @@
 #include "server/api/service.h"
 #include "server/api/shared_memory_service.h"
 #include "server/api/table_service.h"
+#include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/engine/device_watch.h"
 #include "server/engine/engine.h"
@@ -355,12 +355,12 @@ class GrpcServer final : public Server {
   // Answers calls that have begun and refuses those that begin now. Then closes the connections,
   // which late callers see as UNAVAILABLE. gRPC cancels what is left after drain_timeout.
   void DrainCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shutdown_mu_) {
-    const absl::Time deadline = absl::Now() + CurrentOptions().drain_timeout;
+    const absl::Time deadline = SteadyNow() + CurrentOptions().drain_timeout;
     calls_->StartDraining();
     service_.DrainStreams();
-    drained_ = calls_->WaitForEarlyCalls(deadline);
+    drained_ = calls_->WaitForEarlyCalls(deadline - SteadyNow());
     listener_->HangUp();
-    limited_.server->Shutdown(absl::ToChronoTime(deadline));
+    limited_.server->Shutdown(WallTimeAfter(deadline - SteadyNow()));
   }
 
   const ServerOptions options_;  // at the start
@@ -409,7 +409,7 @@ class GrpcServer final : public Server {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
   PHASOR_RETURN_IF_ERROR(options.Validate());
-  const absl::Time began = absl::Now();
+  const absl::Time began = SteadyNow();
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                           MakeBackend({.name = options.backend,
                                        .threads = options.threads,
@@ -418,7 +418,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                        .left_out = LogLeftOut}));
   for (const DevicePort* const device : backend->devices()) {
     Log(LogLevel::kInfo, "device ready",
-        {{"device", NameOf(*device)}, {"seconds", absl::ToDoubleSeconds(absl::Now() - began)}});
+        {{"device", NameOf(*device)}, {"seconds", absl::ToDoubleSeconds(SteadyNow() - began)}});
   }
   PHASOR_RETURN_IF_ERROR(SelfTest(*backend));
   return Start(options, std::move(backend));

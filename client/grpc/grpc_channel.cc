@@ -29,6 +29,15 @@ namespace {
 constexpr int kMaxFrameBytes = 4 << 20;
 constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
 
+// gRPC makes a wait of it at once, by the wall clock. After that is set, absl::Now() is wrong for
+// up to two seconds. So both clocks are read, and what is left until `time` counts.
+std::chrono::system_clock::time_point GrpcTime(absl::Time time) {
+  constexpr absl::Duration kForever = absl::Hours(24 * 365);
+  const absl::Duration left = time - absl::Now();
+  if (left > kForever) return std::chrono::system_clock::time_point::max();
+  return std::chrono::system_clock::now() + absl::ToChronoNanoseconds(left);
+}
+
 // A timer made of gRPC alarms, which continue on gRPC's callback threads.
 class AlarmTimer final : public Timer {
  public:
@@ -36,7 +45,7 @@ class AlarmTimer final : public Timer {
   void After(absl::Duration delay, absl::AnyInvocable<void()> then) override {
     auto wait = std::make_shared<std::pair<grpc::Alarm, absl::AnyInvocable<void()>>>();
     wait->second = std::move(then);
-    wait->first.Set(absl::ToChronoTime(absl::Now() + delay),
+    wait->first.Set(GrpcTime(absl::Now() + delay),
                     [wait](bool) { std::exchange(wait->second, nullptr)(); });
   }
 };
@@ -242,7 +251,7 @@ absl::StatusOr<std::string> GrpcTarget(std::string_view target) {
 }
 
 void SetUp(const CallContext& context, grpc::ClientContext* call) {
-  call->set_deadline(absl::ToChronoTime(context.deadline));
+  call->set_deadline(GrpcTime(context.deadline));
   for (const auto& [key, value] : context.metadata) call->AddMetadata(key, value);
 }
 

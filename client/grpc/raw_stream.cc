@@ -15,6 +15,7 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/grpc/grpc_channel.h"
 #include "proto/grpc_status.h"
@@ -22,7 +23,7 @@
 namespace phasor::client_internal {
 namespace {
 
-using Clock = std::chrono::system_clock;
+using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kAskInterval{20};
 // How long a wait goes on after the stream was interrupted, or its deadline has passed. gRPC needs
 // some of it to end the stream, and does not end a write while the server's system takes no bytes.
@@ -30,8 +31,10 @@ constexpr std::chrono::milliseconds kGraceOfInterruption{40};
 constexpr std::chrono::milliseconds kGraceOfDeadline{500};
 
 Clock::time_point GiveUpAt(absl::Time deadline) {
-  if (deadline == absl::InfiniteFuture()) return Clock::time_point::max();
-  return absl::ToChronoTime(deadline) + kGraceOfDeadline;
+  constexpr absl::Duration kForever = absl::Hours(24 * 365);
+  const absl::Duration left = deadline - absl::Now();
+  if (left > kForever) return Clock::time_point::max();
+  return Clock::now() + absl::ToChronoNanoseconds(left) + kGraceOfDeadline;
 }
 
 // Messages that wait: for gRPC to send them, or for the caller to read them.

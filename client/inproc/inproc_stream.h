@@ -3,6 +3,7 @@
 #ifndef PHASOR_CLIENT_INPROC_INPROC_STREAM_H_
 #define PHASOR_CLIENT_INPROC_INPROC_STREAM_H_
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -103,11 +104,8 @@ class InprocStream final : public ItemStream<Call, Result> {
   std::optional<std::pair<int64_t, Call>> Next() {
     std::unique_lock lock(changed_->mutex);
     while (calls_.empty() && !writes_done_ && CheckContext(context_).ok()) {
-      if (context_.deadline == absl::InfiniteFuture()) {
-        changed_->condition.wait(lock);
-      } else {
-        changed_->condition.wait_until(lock, absl::ToChronoTime(context_.deadline));
-      }
+      const absl::Duration left = std::min(context_.deadline - absl::Now(), absl::Hours(24));
+      changed_->condition.wait_for(lock, absl::ToChronoNanoseconds(left));
     }
     if (calls_.empty() || !CheckContext(context_).ok()) return std::nullopt;
     std::pair<int64_t, Call> next = std::move(calls_.front());

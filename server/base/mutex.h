@@ -5,6 +5,7 @@
 #ifndef PHASOR_SERVER_BASE_MUTEX_H_
 #define PHASOR_SERVER_BASE_MUTEX_H_
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 
@@ -65,10 +66,10 @@ class CondVar {
     changed_.wait(lock);
     lock.release();
   }
-  void WaitUntil(Mutex* mutex, absl::Time until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    if (until == absl::InfiniteFuture()) return Wait(mutex);
+  // At most a day, by the steady clock.
+  void WaitFor(Mutex* mutex, absl::Duration time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
-    changed_.wait_until(lock, absl::ToChronoTime(until));
+    changed_.wait_for(lock, absl::ToChronoNanoseconds(std::min(time, absl::Hours(24))));
     lock.release();
   }
   void Signal() { changed_.notify_one(); }

@@ -16,9 +16,9 @@ void CallCounter::StartDraining() {
   draining_ = true;
 }
 
-bool CallCounter::WaitForEarlyCalls(absl::Time deadline) {
+bool CallCounter::WaitForEarlyCalls(absl::Duration time) {
   absl::MutexLock lock(&mu_);
-  return mu_.AwaitWithDeadline(absl::Condition(this, &CallCounter::NoEarlyCalls), deadline);
+  return mu_.AwaitWithTimeout(absl::Condition(this, &CallCounter::NoEarlyCalls), time);
 }
 
 void CallCounter::NoteReceived(grpc::CallbackServerContext* context, int64_t bytes) {

@@ -37,8 +37,8 @@ class CallCounter final : public grpc::ContextAllocator {
 
   // From now on, calls that begin are late.
   void StartDraining();
-  // Waits until all calls that are not late have ended. Returns false if `deadline` passes first.
-  bool WaitForEarlyCalls(absl::Time deadline);
+  // Waits until all calls that are not late have ended. Returns false if `time` passes first.
+  bool WaitForEarlyCalls(absl::Duration time);
 
   // Adds to the received bytes of the call, which observers see.
   static void NoteReceived(grpc::CallbackServerContext* context, int64_t bytes);

@@ -6,12 +6,14 @@
 #include <chrono>
 #include <functional>
 
+#include "server/base/clock.h"
+
 namespace phasor::rpc {
 
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
   const auto deadline = context.deadline();
   if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
-  return absl::FromChrono(deadline);
+  return SteadyNow() + absl::FromChrono(deadline - std::chrono::system_clock::now());
 }
 
 uint64_t ClientOf(const grpc::CallbackServerContext& context) {

@@ -13,7 +13,7 @@
 
 namespace phasor::rpc {
 
-// Infinite if the caller set no deadline.
+// By SteadyNow. Infinite if the caller set no deadline.
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context);
 
 // The caller's host as a number, for turns in the engine's queue: a host is one client, however

@@ -13,7 +13,7 @@
 #include <atomic>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/log_limit.h"
 #include "server/grpc/grpc_version.h"
@@ -64,7 +64,7 @@ std::atomic<int64_t> tls_header_block_bytes = 0;
 
 void LogHangUp(const char* why) {
   static auto* const limit = new LogLimit(10);
-  if (limit->Admit(absl::Now()).has_value())
+  if (limit->Admit(SteadyNow()).has_value())
     Log(LogLevel::kWarn, "hung up on a client", {{"why", std::string(why)}});
 }
 
@@ -79,14 +79,14 @@ FrameFilter* FilterOf(SSL* ssl) {
   if (bytes == 0 || SSL_is_server(ssl) == 0) return nullptr;
   if (auto* const filter = static_cast<FrameFilter*>(SSL_get_ex_data(ssl, index))) return filter;
   auto filter = std::make_unique<FrameFilter>(
-      bytes, PHASOR_GRPC_BOUNDS_STREAMS ? nullptr : std::make_shared<ResetBudget>(absl::Now()));
+      bytes, PHASOR_GRPC_BOUNDS_STREAMS ? nullptr : std::make_shared<ResetBudget>(SteadyNow()));
   if (SSL_set_ex_data(ssl, index, filter.get()) == 0) return nullptr;
   return filter.release();
 }
 
 // What the client did wrong in the `n` bytes of the message; nullptr: nothing.
 const char* ReadMessage(FrameFilter* filter, const msghdr& message, size_t n) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   for (size_t i = 0; i < message.msg_iovlen && n > 0; ++i) {
     const size_t part = std::min(n, message.msg_iov[i].iov_len);
     const auto* const bytes = static_cast<const uint8_t*>(message.msg_iov[i].iov_base);
@@ -144,7 +144,7 @@ int FilteredSslRead(int (*next)(SSL*, void*, int), SSL* ssl, void* buffer, int s
   FrameFilter* const filter = FilterOf(ssl);
   if (filter == nullptr) return n;
   const char* const wrong =
-      filter->Read({static_cast<const uint8_t*>(buffer), static_cast<size_t>(n)}, absl::Now());
+      filter->Read({static_cast<const uint8_t*>(buffer), static_cast<size_t>(n)}, SteadyNow());
   if (wrong == nullptr) return n;
   LogHangUp(wrong);
   SSL_set_shutdown(ssl, SSL_RECEIVED_SHUTDOWN);  // gRPC asks OpenSSL why, and hangs up

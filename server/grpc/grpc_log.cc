@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "absl/time/clock.h"
 #include "proto/protobuf_log.h"
+#include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/log_limit.h"
 #include "server/grpc/grpc_version.h"
@@ -49,7 +49,7 @@ std::string Between(std::string_view text, std::string_view before, std::string_
 void LogHandshake(LogLevel level, const std::string& reason, const std::string& peer) {
   static auto* const limit = new LogLimit(kHandshakeLinesPerSecond);
   handshakes_failed.fetch_add(1, std::memory_order_relaxed);
-  if (const auto left_out = limit->Admit(absl::Now()); left_out.has_value()) {
+  if (const auto left_out = limit->Admit(SteadyNow()); left_out.has_value()) {
     Log(level, "TLS handshake failed",
         {{"reason", reason}, {"peer", peer}, {"left_out", *left_out}});
   }

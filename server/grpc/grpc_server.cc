@@ -12,8 +12,8 @@
 #include <climits>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/grpc/access.h"
 #include "server/grpc/call_interceptor.h"
@@ -127,7 +127,7 @@ void Serve(std::shared_ptr<Acceptor> plain, std::shared_ptr<Acceptor> tcp,
       FilterReads(fd,
                   std::make_unique<FrameFilter>(
                       header_block_bytes,
-                      PHASOR_GRPC_BOUNDS_STREAMS ? nullptr : resets->Of(PeerKey(fd), absl::Now())));
+                      PHASOR_GRPC_BOUNDS_STREAMS ? nullptr : resets->Of(PeerKey(fd), SteadyNow())));
     }
     Acceptor::NewConnectionParameters connection;
     connection.listener_fd = listening_fd;

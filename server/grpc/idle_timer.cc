@@ -9,7 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "server/base/clock.h"
 
 namespace phasor::rpc {
 
@@ -20,7 +20,7 @@ struct IdleTimer::State {
   const absl::Duration timeout;
   const std::function<bool()> expired;
   absl::Mutex mu;
-  absl::Time touched ABSL_GUARDED_BY(mu) = absl::Now();
+  absl::Time touched ABSL_GUARDED_BY(mu) = SteadyNow();
   bool stopped ABSL_GUARDED_BY(mu) = false;
   std::unique_ptr<grpc::Alarm> alarm ABSL_GUARDED_BY(mu);
 };
@@ -32,7 +32,7 @@ IdleTimer::IdleTimer(absl::Duration timeout, std::function<bool()> expired)
 
 void IdleTimer::Touch() {
   absl::MutexLock lock(&state_->mu);
-  state_->touched = absl::Now();
+  state_->touched = SteadyNow();
 }
 
 void IdleTimer::Stop() {
@@ -50,7 +50,7 @@ void IdleTimer::Arm(const std::shared_ptr<State>& state, absl::Duration wait) {
     if (state->stopped) return;
     alarm.swap(state->alarm);
     // The alarm fires on a gRPC thread, never inside Set.
-    raw->Set(absl::ToChronoTime(absl::Now() + wait), [state](bool fired) {
+    raw->Set(WallTimeAfter(wait), [state](bool fired) {
       if (fired) Fire(state);
     });
   }
@@ -61,7 +61,7 @@ void IdleTimer::Fire(const std::shared_ptr<State>& state) {
   {
     absl::MutexLock lock(&state->mu);
     if (state->stopped) return;
-    wait = state->touched + state->timeout - absl::Now();
+    wait = state->touched + state->timeout - SteadyNow();
   }
   if (wait <= absl::ZeroDuration()) {
     if (state->expired()) {
@@ -73,7 +73,7 @@ void IdleTimer::Fire(const std::shared_ptr<State>& state) {
     }
     wait = state->timeout;
     absl::MutexLock lock(&state->mu);
-    state->touched = absl::Now();
+    state->touched = SteadyNow();
   }
   Arm(state, wait);
 }

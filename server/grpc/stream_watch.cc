@@ -18,7 +18,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "server/base/clock.h"
 
 namespace phasor {
 namespace {
@@ -122,13 +122,13 @@ void StreamWatch::Run() {
       absl::MutexLock lock(&mu_);
       if (mu_.AwaitWithTimeout(absl::Condition(&stopping), wait)) return;
     }
-    const absl::Time began = absl::Now();
+    const absl::Time began = SteadyNow();
     ForEachSocket([this](const Struct& socket) {
       if (OpenStreams(socket) <= most_) return;
       const std::string peer = PeerOf(socket);
       if (!peer.empty()) overcrowded_(peer);
     });
-    wait = std::max(kInterval, kRest * (absl::Now() - began));
+    wait = std::max(kInterval, kRest * (SteadyNow() - began));
   }
 }
 

@@ -16,8 +16,8 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/memory/held_region.h"
 #include "server/memory/owner_quotas.h"
@@ -31,7 +31,7 @@ struct RegionStoreOptions {
   std::shared_ptr<RegionNames> names = std::make_shared<RegionNames>();
   OwnerLimits owner_limits = {};
   absl::Duration lease = absl::Hours(1);  // a region is forgotten after this time without use
-  std::function<absl::Time()> now = [] { return absl::Now(); };
+  std::function<absl::Time()> now = &SteadyNow;
   // Whether a connection is still open. ForgetConnection follows when one closes.
   std::function<bool(const std::string& peer)> is_open = [](const std::string&) { return true; };
 };

@@ -13,6 +13,7 @@
 #include "inference/grpc_service.pb.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "server/base/clock.h"
 #include "server/engine/plan_budget.h"
 #include "server/grpc/wire.h"
 #include "server/oip/infer_response.h"
@@ -75,7 +76,7 @@ class InferCall final : public engine::Call {
     cost_bytes = received_.size() + prepared_.server_bytes + budget.large_bytes();
     other_bytes = prepared_.bound.shared_bytes;
     held = std::move(prepared_.bound.held);
-    deadline = std::min(deadline, absl::Now() + prepared_.timeout);
+    deadline = std::min(deadline, SteadyNow() + prepared_.timeout);
     PHASOR_ASSIGN_OR_RETURN(quota_permit_, quota_.Take(cost_bytes));
     ready_ = phases.submitted = Now();
     return absl::OkStatus();

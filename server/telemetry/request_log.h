@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/base/log_limit.h"
 #include "server/grpc/call_observer.h"
 
@@ -24,7 +24,7 @@ struct RequestLogOptions {
   // The limit for calls refused because of their caller. It is separate, so that strangers cannot
   // displace the lines of other failures.
   int64_t max_refusals_per_second = 10;
-  std::function<absl::Time()> now = [] { return absl::Now(); };
+  std::function<absl::Time()> now = &SteadyNow;
 };
 
 // The trace id of a W3C traceparent, 32 hexadecimal digits. Empty if it is not valid.

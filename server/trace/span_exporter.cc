@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "server/base/clock.h"
 #include "server/base/log.h"
 
 namespace phasor::trace {
@@ -64,7 +64,7 @@ SpanExporter::~SpanExporter() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
-    last_deadline_ = absl::Now() + kStopTime;
+    last_deadline_ = SteadyNow() + kStopTime;
     if (sending_ != nullptr) sending_->TryCancel();
     changed_.notify_all();
   }
@@ -116,12 +116,12 @@ void SpanExporter::Export(std::vector<Span> spans) {
   auto* const sent = request.mutable_resource_spans(0)->mutable_scope_spans(0)->mutable_spans();
   for (Span& span : spans) *sent->Add() = std::move(span);
 
-  const absl::Time deadline = absl::Now() + options_.export_timeout;
+  const absl::Time deadline = SteadyNow() + options_.export_timeout;
   int64_t rejected = 0;
   grpc::Status status = Send(request, deadline, &rejected);
   for (absl::Duration backoff = kFirstBackoff; !status.ok() && MayPass(status);
        backoff = std::min(2 * backoff, kLongestBackoff)) {
-    if (absl::Now() + backoff >= deadline || !Wait(backoff)) break;
+    if (SteadyNow() + backoff >= deadline || !Wait(backoff)) break;
     status = Send(request, deadline, &rejected);
   }
   Note(status);
@@ -137,7 +137,7 @@ grpc::Status SpanExporter::Send(const ExportTraceServiceRequest& request, absl::
   for (const auto& [key, value] : options_.headers) context.AddMetadata(key, value);
   {
     std::lock_guard lock(mutex_);
-    context.set_deadline(absl::ToChronoTime(std::min(deadline, last_deadline_)));
+    context.set_deadline(WallTimeAfter(std::min(deadline, last_deadline_) - SteadyNow()));
     sending_ = &context;
   }
   opentelemetry::proto::collector::trace::v1::ExportTraceServiceResponse response;

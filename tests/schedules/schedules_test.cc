@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/spec/spec.h"
+#include "server/base/clock.h"
 #include "server/engine/engine.h"
 #include "server/memory/device_region_store.h"
 #include "server/memory/lease_store.h"
@@ -104,7 +105,7 @@ class EngineUser {
     const auto answer = answers_.emplace_back(std::make_shared<engine::Answer>());
     auto call = engine::BytesCall(answer, *text, 3, static_cast<uint64_t>(thread_ % 2));
     call->waits_for_room = random() % 2 == 0;
-    if (random() % 4 == 0) call->deadline = absl::Now() + absl::Microseconds(random() % 200);
+    if (random() % 4 == 0) call->deadline = SteadyNow() + absl::Microseconds(random() % 200);
     engine_.Submit(std::move(call));
   }
   static void Check(engine::Answer& answer, const std::string& text) {

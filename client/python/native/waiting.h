@@ -70,11 +70,13 @@ absl::StatusOr<T> Block(CallContext context, Start start) {
 
 // Waits for the answer on the main thread and runs signal handlers meanwhile. If one raises, the
 // call is cancelled, and the exception leaves this function, at the latest after kCancelPatience.
-// Without an answer soon after the deadline, returns nullopt: gRPC keeps a call as long as a server
-// that has stopped takes no bytes of it.
+// Without an answer soon after `time` has passed, returns nullopt: gRPC keeps a call as long as a
+// server that has stopped takes no bytes of it.
 template <typename T>
 std::optional<absl::StatusOr<T>> WaitWithSignals(Pending<T>& pending, CancelToken& cancel,
-                                                 absl::Time deadline) {
+                                                 absl::Duration time) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point began = Clock::now();
   bool done = false;
   while (true) {
     {
@@ -83,7 +85,7 @@ std::optional<absl::StatusOr<T>> WaitWithSignals(Pending<T>& pending, CancelToke
     }
     if (done) return *std::move(pending.answer);
     if (PyErr_CheckSignals() == 0) {
-      if (absl::Now() < deadline + kDeadlinePatience) continue;
+      if (absl::FromChrono(Clock::now() - began) < time + kDeadlinePatience) continue;
       return std::nullopt;
     }
     cancel.Cancel();
@@ -105,7 +107,7 @@ absl::StatusOr<T> Await(CallContext context, bool may_block, Borrowed borrowed, 
   }
   CancelToken cancel;
   context.cancel = cancel;
-  const absl::Time deadline = context.deadline;
+  const absl::Duration time = context.deadline - absl::Now();
   auto pending = std::make_shared<Pending<T>>();
   pending->borrowed = std::move(borrowed);
   {
@@ -113,7 +115,7 @@ absl::StatusOr<T> Await(CallContext context, bool may_block, Borrowed borrowed, 
     start(std::move(context),
           Done<T>([pending](absl::StatusOr<T> value) { pending->Set(std::move(value)); }));
   }
-  auto answer = WaitWithSignals(*pending, cancel, deadline);
+  auto answer = WaitWithSignals(*pending, cancel, time);
   if (!answer.has_value()) {
     return absl::DeadlineExceededError(
         "timeout: passed while the server took no bytes of the call");
@@ -136,7 +138,7 @@ absl::StatusOr<T> RunBlocking(CancelToken cancel, std::function<absl::StatusOr<T
     work = nullptr;  // drop what it borrows before the caller goes on
     pending->Set(std::move(result));
   }).detach();
-  return *WaitWithSignals(*pending, cancel, absl::InfiniteFuture());
+  return *WaitWithSignals(*pending, cancel, absl::InfiniteDuration());
 }
 
 }  // namespace phasor::python

@@ -13,6 +13,7 @@
 
 #include "absl/time/clock.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "server/base/clock.h"
 #include "tests/server/api/test_server.h"
 #include "tests/support/eventually.h"
 #include "tests/support/patience.h"
@@ -82,7 +83,7 @@ class CancellationStorm : public ::testing::TestWithParam<bool> {
     EXPECT_EQ(stats.calls_refused, 0);
     EXPECT_GT(stats.calls_queued, 0);
     EXPECT_EQ(stats.batches > 0, GetParam());
-    EXPECT_TRUE(server_.engine().Drain(absl::Now() + absl::Seconds(10)));
+    EXPECT_TRUE(server_.engine().Drain(SteadyNow() + absl::Seconds(10)));
   }
 
   std::vector<std::pair<std::string, std::string>> requests_;  // method and message

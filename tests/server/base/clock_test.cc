@@ -5,16 +5,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/time/clock.h"
+#include <chrono>
+#include <thread>
 
 namespace phasor {
 namespace {
 
-TEST(RealClockTest, TellsTheTime) {
-  const absl::Time before = absl::Now();
+TEST(RealClockTest, IsTheSteadyClock) {
+  const auto steady = [] {
+    return absl::UnixEpoch() +
+           absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+  };
+  const absl::Time before = steady();
   const absl::Time now = Clock::Real()->Now();
   EXPECT_LE(before, now);
-  EXPECT_LE(now, absl::Now());
+  EXPECT_LE(now, steady());
 }
 
 TEST(RealClockTest, WaitEndsAtItsTimeWithoutASignal) {
@@ -24,6 +29,32 @@ TEST(RealClockTest, WaitEndsAtItsTimeWithoutASignal) {
   const absl::Time until = Clock::Real()->Now() + absl::Milliseconds(2);
   while (Clock::Real()->Now() < until) Clock::Real()->Wait(&changed, &mu, until);
   EXPECT_GE(Clock::Real()->Now(), until);
+}
+
+TEST(RealClockTest, WaitOfAnyLengthEndsWithASignal) {
+  for (const absl::Time until :
+       {absl::InfiniteFuture(), SteadyNow() + absl::Hours(24 * 365 * 290)}) {
+    Mutex mu;
+    CondVar changed;
+    bool woken = false;
+    MutexLock lock(&mu);
+    std::thread other([&] {
+      MutexLock in_other(&mu);
+      woken = true;
+      changed.Signal();
+    });
+    while (!woken) Clock::Real()->Wait(&changed, &mu, until);
+    mu.Unlock();
+    other.join();
+    mu.Lock();
+  }
+}
+
+TEST(WallTimeAfterTest, IsByTheWallClockAndNeverInThePast) {
+  const auto before = std::chrono::system_clock::now();
+  EXPECT_GE(WallTimeAfter(-absl::Hours(1)), before);
+  EXPECT_GE(WallTimeAfter(absl::Hours(1)), before + std::chrono::hours(1));
+  EXPECT_GE(WallTimeAfter(absl::InfiniteDuration()), before + std::chrono::hours(24));
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "kernels/plan/plan.h"
+#include "server/base/clock.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/test_call.h"
@@ -425,7 +425,7 @@ TEST_F(RunCallTest, AMoveEndsBetweenPiecesAtItsDeadline) {
   EndlessBackend backend(&backend_);
   std::string cache;
   call_.items.push_back(MoveItem(MoveMode::kCopyOnWrite, &cache, true));
-  call_.deadline = absl::Now();
+  call_.deadline = SteadyNow();
   Call* const calls[] = {&call_};
   const auto result = std::move(RunCalls(calls, backend, pool_, *Clock::Real())[0]);
   ASSERT_TRUE(result.ok());

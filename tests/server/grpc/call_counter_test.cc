@@ -25,7 +25,7 @@ using grpc::health::v1::HealthCheckResponse;
 TEST(CallCounterTest, WithoutCallsNothingIsWaitedFor) {
   CallCounter calls;
   calls.StartDraining();
-  EXPECT_TRUE(calls.WaitForEarlyCalls(absl::InfinitePast()));
+  EXPECT_TRUE(calls.WaitForEarlyCalls(absl::ZeroDuration()));
 }
 
 TEST(CallCounterTest, WaitsForEarlyCallsOnly) {
@@ -35,9 +35,9 @@ TEST(CallCounterTest, WaitsForEarlyCallsOnly) {
   grpc::CallbackServerContext* const late = calls.NewCallbackServerContext();
   EXPECT_TRUE(Refusal(early).ok());
   EXPECT_EQ(Refusal(late), Draining());
-  EXPECT_FALSE(calls.WaitForEarlyCalls(absl::InfinitePast()));
+  EXPECT_FALSE(calls.WaitForEarlyCalls(absl::ZeroDuration()));
   std::thread release([&calls, early] { calls.Release(early); });
-  EXPECT_TRUE(calls.WaitForEarlyCalls(absl::InfiniteFuture()));
+  EXPECT_TRUE(calls.WaitForEarlyCalls(absl::InfiniteDuration()));
   release.join();
   calls.Release(late);
 }
@@ -58,7 +58,7 @@ TEST(CallCounterTest, UnknownMethodsAreUnimplementedAndNotCounted) {
               grpc::StatusCode::UNIMPLEMENTED);
   }
   calls->StartDraining();
-  EXPECT_TRUE(calls->WaitForEarlyCalls(absl::InfinitePast()));
+  EXPECT_TRUE(calls->WaitForEarlyCalls(absl::ZeroDuration()));
   server->Shutdown();
 }
 
@@ -91,9 +91,9 @@ TEST(CallCounterTest, CountsAnsweredAndCancelledCallsOut) {
   HealthCheckResponse response;
   EXPECT_TRUE(reader->Read(&response));
   calls->StartDraining();
-  EXPECT_FALSE(calls->WaitForEarlyCalls(absl::InfinitePast()));
+  EXPECT_FALSE(calls->WaitForEarlyCalls(absl::ZeroDuration()));
   open.TryCancel();
-  EXPECT_TRUE(calls->WaitForEarlyCalls(absl::InfiniteFuture()));
+  EXPECT_TRUE(calls->WaitForEarlyCalls(absl::InfiniteDuration()));
   (void)reader->Finish();
   server->Shutdown();
 }
