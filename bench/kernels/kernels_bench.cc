@@ -15,10 +15,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/harness.h"
+#include "bench/kernels/copier.h"
 #include "bench/kernels/jobs.h"
 #include "kernels/backend/backend.h"
 #include "kernels/backends.h"
-#include "kernels/cpu/thread_pool.h"
 #include "kernels/request/paged_cache.h"
 
 namespace phasor::bench {
@@ -37,25 +37,6 @@ std::unique_ptr<Backend> CpuBackend(int threads) {
   if (!backend.ok()) Die(backend.status().ToString());
   return *std::move(backend);
 }
-
-// memmove on as many threads as the subject has. Threads: one thread at a time.
-class Copier {
- public:
-  explicit Copier(int threads) : pool_(threads) {}
-
-  void Copy(const std::byte* from, std::byte* to, int64_t bytes) {
-    constexpr int64_t kWorthSharing = 512 << 10;
-    const int64_t pieces = bytes < kWorthSharing ? 1 : pool_.threads();
-    pool_.ParallelFor(pieces, [&](int64_t i) {
-      const int64_t begin = bytes * i / pieces;
-      const int64_t end = bytes * (i + 1) / pieces;
-      std::memmove(to + begin, from + begin, static_cast<size_t>(end - begin));
-    });
-  }
-
- private:
-  cpu::ThreadPool pool_;
-};
 
 struct Bench {
   const Arguments arguments;

@@ -87,10 +87,12 @@ grpc::ByteBuffer RawClient::RunStream(const std::string& method, const grpc::Byt
   int written = 0, read = 0;
   bool writing = false;
   while (read < messages) {
-    if (!writing && written < std::min(messages, read + in_flight)) {
-      stream->Write(message, tag(kWrite));
+    const int may_write = std::min(messages, read + in_flight);
+    if (!writing && written < may_write) {
+      grpc::WriteOptions options;
+      if (++written < may_write) options.set_buffer_hint();  // the next one follows at once
+      stream->Write(message, options, tag(kWrite));
       writing = true;
-      ++written;
     }
     if (NextTag(method) == tag(kWrite)) {
       writing = false;

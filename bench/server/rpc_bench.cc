@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_rpc: compares calls to Phasor with calls to a server that only echoes and to one written
-// with generated messages. Also measures peak memory and the time to start. Every server is a
-// process.
+// bench_rpc: compares calls to Phasor with calls to servers that echo, or copy and echo, and to one
+// written with generated messages. Also measures peak memory and the time to start. Every server is
+// a process.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ struct Server {
 // The servers, all over one transport.
 struct Clients {
   std::string transport;
-  Server phasor, echo, protobuf;
+  Server phasor, echo, copying, protobuf;
 };
 
 // One measurement: the bytes of the tensor to rotate, and the calls at a time.
@@ -158,7 +158,8 @@ void BenchRope(Bench& bench, Clients& clients, const Load& of) {
         Cache::kAny};
   };
   const auto seconds = MedianSeconds(
-      bench.arguments, {load(clients.phasor), load(clients.echo), load(clients.protobuf)});
+      bench.arguments,
+      {load(clients.phasor), load(clients.echo), load(clients.copying), load(clients.protobuf)});
   const double run_payloads = static_cast<double>(payload) * calls;
   const auto rate = [&](double s) { return run_payloads / s / 1e9; };
 
@@ -167,8 +168,10 @@ void BenchRope(Bench& bench, Clients& clients, const Load& of) {
   row.unit = "GB/s";
   row.baseline = "echo";
   bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[1]), targets.echo));
+  row.baseline = "copying echo";
+  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[2])));
   row.baseline = "protobuf handler";
-  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[2]), targets.protobuf));
+  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[3]), targets.protobuf));
 }
 
 void BenchCalls(Bench& bench) {
@@ -176,11 +179,13 @@ void BenchCalls(Bench& bench) {
   const int64_t reply_bytes = static_cast<int64_t>(
       RawClient(phasor.tcp()).Run(kEncodeMethod, EncodeMessage(kSmallEncode)).Length());
   ChildServer echo("echo", bench.directory, reply_bytes);
+  ChildServer copying("copy", bench.directory);
   ChildServer protobuf("protobuf", bench.directory);
   const auto over_tcp = [](const ChildServer& s) { return Server{s, RawClient(s.tcp())}; };
   const auto local_to = [](const ChildServer& s) { return Server{s, RawClient(s.unix_socket())}; };
-  Clients tcp{"TCP", over_tcp(phasor), over_tcp(echo), over_tcp(protobuf)};
-  Clients local{"Unix socket", local_to(phasor), local_to(echo), local_to(protobuf)};
+  Clients tcp{"TCP", over_tcp(phasor), over_tcp(echo), over_tcp(copying), over_tcp(protobuf)};
+  Clients local{"Unix socket", local_to(phasor), local_to(echo), local_to(copying),
+                local_to(protobuf)};
   for (Clients* clients : {&tcp, &local}) {
     for (const int in_flight : {1, 16, 64}) BenchSmallEncode(bench, *clients, in_flight);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The echo and protobuf servers, the child processes that serve, and the handles of their parent.
+// The handler of generated messages, the child processes that serve, and the handles of their
+// parent.
 #include "bench/server/servers.h"
 
 #include <grpcpp/grpcpp.h>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "bench/harness.h"
+#include "bench/server/echo.h"
 #include "bench/server/raw_client.h"
 #include "kernels/backend/backend.h"
 #include "kernels/backends.h"
@@ -25,41 +27,8 @@
 namespace phasor::bench {
 namespace {
 
-using Base = v1::PositionEmbeddingService;
-
-// Does nothing with the bytes, so its time is the cost of a gRPC call.
-class EchoService final : public Base::WithRawCallbackMethod_Encode<
-                              Base::WithRawCallbackMethod_ApplyRoPE<Base::CallbackService>> {
- public:
-  explicit EchoService(int64_t reply_bytes) {
-    const grpc::Slice slice(std::string(static_cast<size_t>(reply_bytes), 'x'));
-    reply_ = grpc::ByteBuffer(&slice, 1);
-  }
-
-  grpc::ServerUnaryReactor* Encode(grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
-                                   grpc::ByteBuffer* response) override {
-    *response = reply_;
-    return Finish(context);
-  }
-  grpc::ServerUnaryReactor* ApplyRoPE(grpc::CallbackServerContext* context,
-                                      const grpc::ByteBuffer* request,
-                                      grpc::ByteBuffer* response) override {
-    *response = *request;
-    return Finish(context);
-  }
-
- private:
-  static grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context) {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
-  }
-
-  grpc::ByteBuffer reply_;
-};
-
 // ApplyRoPE as most would first write it: generated messages, tensors in strings, the same kernels.
-class ProtobufService final : public Base::CallbackService {
+class ProtobufService final : public v1::PositionEmbeddingService::CallbackService {
  public:
   explicit ProtobufService(Backend* backend) : backend_(*backend) {}
 
@@ -136,10 +105,8 @@ int ServeService(const std::string& unix_path, grpc::Service* service) {
 
 int Serve(const std::string& kind, const std::string& unix_path, int64_t reply_bytes) {
   if (kind == "phasor") return ServePhasor(unix_path);
-  if (kind == "echo") {
-    EchoService service(reply_bytes);
-    return ServeService(unix_path, &service);
-  }
+  if (kind == "echo") return ServeService(unix_path, MakeEchoService(reply_bytes).get());
+  if (kind == "copy") return ServeService(unix_path, MakeCopyingService().get());
   const auto backend = MakeBackend({});
   if (!backend.ok()) Die(backend.status().ToString());
   ProtobufService service(backend->get());

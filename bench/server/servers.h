@@ -14,8 +14,7 @@ namespace phasor::bench {
 
 // The child process. Prints its TCP address and serves until standard input ends. KIND is one of
 // - "phasor", which also takes leases;
-// - "echo", a raw callback server that answers ApplyRoPE with the request's bytes and Encode with
-//   REPLY_BYTES bytes;
+// - "echo" and "copy", which compute nothing (echo.h); the answer to an Encode has REPLY_BYTES;
 // - "protobuf", whose ApplyRoPE takes and returns generated messages.
 int Serve(const std::string& kind, const std::string& unix_path, int64_t reply_bytes);
 

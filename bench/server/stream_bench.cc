@@ -3,6 +3,7 @@
 // tensor in chunks with one call, and tiny items of a stream and of batches with calls. The server
 // is another process, reached over a Unix socket.
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@ constexpr int kItems = 64;  // of a run
 struct Bench {
   const Arguments arguments;
   Report* report;
+  std::string directory;
   Client server;
   Client here;
 };
@@ -104,7 +106,8 @@ void BenchChunks(Bench& bench, int64_t mib) {
               rate(seconds[0]), rate(seconds[1]), 1));
 }
 
-// 64 bytes of Encode at a time: as calls, as messages of a stream, and in batches.
+// 64 bytes of Encode at a time: as calls, as messages of a stream, and in batches. An echo takes
+// the same calls and messages, and shows what gRPC lets a stream gain.
 void BenchTinyItems(Bench& bench, const ChildServer& server) {
   const EncodeCase test_case{"timestep-sin-cos", 1, 16, Dtype::kFloat32, 500};
   constexpr int kInFlight = 64, kBatch = 64;
@@ -113,23 +116,35 @@ void BenchTinyItems(Bench& bench, const ChildServer& server) {
                          batch = BatchEncodeMessage(test_case, kBatch);
   RawClient client(server.unix_socket());
   CheckEncodeAnswer(test_case, client.Run(kEncodeMethod, call));
-  CheckStreamEncodeAnswer(test_case, client.RunStream(kStreamEncodeMethod, message, 1, 1));
+  const grpc::ByteBuffer answer = client.RunStream(kStreamEncodeMethod, message, 1, 1);
+  CheckStreamEncodeAnswer(test_case, answer);
   CheckBatchEncodeAnswer(test_case, kBatch, client.Run(kBatchEncodeMethod, batch));
-  const auto seconds = RoundSeconds(
-      bench.arguments,
-      {Candidate{[&] { client.Run(kEncodeMethod, call, items, kInFlight); }, Cache::kAny},
-       Candidate{[&] { client.RunStream(kStreamEncodeMethod, message, items, kInFlight); },
-                 Cache::kAny},
-       Candidate{[&] { client.Run(kBatchEncodeMethod, batch, items / kBatch, 4); }, Cache::kAny}});
-  const auto add = [&](size_t i, std::string name, std::string shape, double target) {
-    Row row = RowOf(std::move(name), std::move(shape), "calls, 64 in flight");
+  const ChildServer echo_server("echo", bench.directory, static_cast<int64_t>(answer.Length()));
+  RawClient echo(echo_server.unix_socket());
+  const auto calls = [&](RawClient& to) {
+    return Candidate{[&] { to.Run(kEncodeMethod, call, items, kInFlight); }, Cache::kAny};
+  };
+  const auto streams = [&](RawClient& to) {
+    return Candidate{[&] { to.RunStream(kStreamEncodeMethod, message, items, kInFlight); },
+                     Cache::kAny};
+  };
+  const auto batches = [&] { client.Run(kBatchEncodeMethod, batch, items / kBatch, 4); };
+  const auto seconds =
+      RoundSeconds(bench.arguments, {calls(client), streams(client),
+                                     Candidate{batches, Cache::kAny}, calls(echo), streams(echo)});
+  const auto add = [&](std::string name, std::string shape, size_t subject, std::string baseline,
+                       size_t of, std::optional<double> target) {
+    Row row = RowOf(std::move(name), std::move(shape), std::move(baseline));
     row.unit = "items/s";
-    row = RateRow(row, items / Median(seconds[i]), items / Median(seconds[0]), target);
-    row.ratio = MedianRatio(seconds[0], seconds[i]);
+    row = RateRow(row, items / Median(seconds[subject]), items / Median(seconds[of]), target);
+    row.ratio = MedianRatio(seconds[of], seconds[subject]);
     bench.report->Add(row);
   };
-  add(1, "stream_encode", "64 B items, 64 in flight", 3);
-  add(2, "batch_encode", "64 items of 64 B, 4 batches in flight", 15);
+  const std::string stream_shape = "64 B items, 64 in flight";
+  add("stream_encode", stream_shape, 1, "calls, 64 in flight", 0, 3);
+  add("stream_encode", stream_shape, 1, "echo's stream", 4, {});
+  add("stream_echo", stream_shape, 4, "echo's calls, 64 in flight", 3, {});
+  add("batch_encode", "64 items of 64 B, 4 batches in flight", 2, "calls, 64 in flight", 0, 15);
 }
 
 int Main(int argc, char** argv) {
@@ -140,7 +155,8 @@ int Main(int argc, char** argv) {
   const ChildServer server("phasor", directory.path());
   const auto backend = MakeBackend({.threads = 1});
   Report report("bench_stream", arguments, backend.ok() ? (*backend)->target() : "?");
-  Bench bench{arguments, &report, ConnectTo(server.unix_socket()), ConnectTo("inproc:")};
+  Bench bench{arguments, &report, directory.path(), ConnectTo(server.unix_socket()),
+              ConnectTo("inproc:")};
   BenchTinyItems(bench, server);
   for (const int64_t kib : {16, 256, 1024, 4096}) BenchItems(bench, kib, 4);
   BenchItems(bench, 16, 32);

@@ -15,17 +15,18 @@ die() { echo "package.sh: $*" >&2; exit 1; }
 
 rm -rf "$out" "$out.tar.gz"
 mkdir -p "$out"/{bin,lib,data,peers}
-for program in tests/kernels/cuda_driver_test tests/gpu/gpu_ipc tests/gpu/libgpu_provoke.so bench/cuda/bench_cuda deploy/phasor-bundle; do
+for program in tests/kernels/cuda_driver_test tests/gpu/gpu_ipc tests/gpu/libgpu_provoke.so bench/cuda/bench_cuda bench/server/bench_cores deploy/phasor-bundle; do
   [[ -x $build/$program ]] || die "$program is missing: build it, with PHASOR_CUDA=ON"
 done
 strip --strip-all -o "$out/bin/cuda_driver_test" "$build/tests/kernels/cuda_driver_test"
 strip --strip-all -o "$out/bin/gpu_ipc" "$build/tests/gpu/gpu_ipc"
 strip --strip-unneeded -o "$out/lib/libgpu_provoke.so" "$build/tests/gpu/libgpu_provoke.so"
 strip --strip-all -o "$out/bin/bench_cuda" "$build/bench/cuda/bench_cuda"
+strip --strip-all -o "$out/bin/bench_cores" "$build/bench/server/bench_cores"
 strip --strip-all -o "$out/bin/phasor" "$build/deploy/phasor-bundle"
 ln -s phasor "$out/bin/phasor-server"
 # What Debian has no archive of, and what these in turn need; not the C library, which a machine has one of.
-ldd "$build/deploy/phasor-bundle" "$build/tests/gpu/gpu_ipc" | awk '$2 == "=>" {print $3}' |
+ldd "$build/deploy/phasor-bundle" "$build/bench/server/bench_cores" "$build/tests/gpu/gpu_ipc" | awk '$2 == "=>" {print $3}' |
   grep -Ev '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' |
   sort -u | while read -r library; do cp -L "$library" "$out/lib/"; done
 

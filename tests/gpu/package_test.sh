@@ -37,7 +37,7 @@ there=/root/phasor-gpu-test
 if inside sh -c 'ls /usr/include/grpcpp /usr/lib/x86_64-linux-gnu/libabsl* /usr/lib/x86_64-linux-gnu/libcuda*' >/dev/null 2>&1; then
   fail "the Debian has our libraries: the test shows nothing"
 fi
-for program in cuda_driver_test bench_cuda gpu_ipc phasor; do
+for program in cuda_driver_test bench_cuda bench_cores gpu_ipc phasor; do
   libraries=$(inside env LD_LIBRARY_PATH=$there/lib ldd $there/bin/$program)
   if grep -q "not found" <<<"$libraries"; then fail "$program lacks: $libraries"; fi
   others=$(awk '$2 == "=>" {print $3} $1 ~ "^/" {print $1}' <<<"$libraries" |
@@ -76,7 +76,7 @@ expect 2 "unknown argument" $there/run.sh --frobnicate
 # The script's own logic, with programs that take the host for a device: first they fail, and the script must fail with them.
 bin=$work/root$there/bin
 mkdir "$work/real"
-mv "$bin"/{bench_cuda,phasor-server} "$work/real/"
+mv "$bin"/{bench_cuda,bench_cores,phasor-server} "$work/real/"
 # program NAME: its text from standard input.
 program() { cat >"$1" && chmod +x "$1"; }
 program "$bin/bench_cuda" <<'EOF'
@@ -88,17 +88,23 @@ program "$bin/phasor-server" <<'EOF'
 #!/bin/sh
 exit 1
 EOF
+cp "$bin/phasor-server" "$bin/bench_cores"
 rc=0
-inside $there/run.sh tests server ipc restart memcheck bench peers >"$work/said" 2>&1 || rc=$?
+inside $there/run.sh tests server ipc restart memcheck bench peers cores >"$work/said" 2>&1 || rc=$?
 [[ $rc == 1 ]] || fail "run.sh with programs that fail: status $rc"
 for line in "FAIL  tests" "FAIL  server" "FAIL  ipc" "FAIL  restart" "SKIP  memcheck: NOT CHECKED" "FAIL  bench" \
-  "SKIP  peers: NOT COMPARED" "0 passed, 5 failed, 2 skipped"; do
+  "SKIP  peers: NOT COMPARED" "FAIL  cores" "0 passed, 6 failed, 2 skipped"; do
   grep -q "$line" "$work/said" || fail "run.sh with programs that fail does not say '$line': $(tail -8 "$work/said")"
 done
 pass "run.sh fails when its programs do"
 
 # Then they pass, but for `server`: the one of --backend=cuda is one of the CPU, which the answers say.
 mv "$work/real/bench_cuda" "$bin/real_bench"
+mv "$work/real/bench_cores" "$bin/real_cores"
+program "$bin/bench_cores" <<'EOF'
+#!/bin/sh
+exec "${0%/*}/real_cores" "$@" --quick
+EOF
 program "$bin/bench_cuda" <<'EOF'
 #!/bin/sh
 [ "$1" = --card ] && echo "a card that is none" && exit 0
@@ -134,7 +140,7 @@ summary=$work/root$there/results/summary.txt
 for line in "card: a card that is none" "PASS  tests: \[  PASSED  \] of 1, all jobs" "FAIL  server: .* computed by another backend than cuda" \
   "FAIL  ipc: by its counters" "SKIP  restart: NOT CHECKED, the device was not lost" "PASS  memcheck: 400 jobs, .* 0 errors" \
   "PASS  initcheck" "PASS  synccheck" "SKIP  racecheck: NOT CHECKED" "PASS  bench" "SKIP  peers: NOT COMPARED" \
-  "5 passed, 2 failed, 3 skipped"; do
+  "PASS  cores" "6 passed, 2 failed, 3 skipped"; do
   grep -q "$line" "$summary" || fail "run.sh with programs that pass does not say '$line': $(cat "$summary")"
 done
 [[ -s $work/root$there/results/cuda.json ]] || fail "run.sh left no cuda.json"

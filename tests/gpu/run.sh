@@ -12,6 +12,7 @@
 #   bench      bench_cuda: compares with device copies and fills, warm and cold
 #   peers      peers.py: compares with PyTorch eager and compiled and with kernels of other projects,
 #              if python3 has PyTorch
+#   cores      bench_cores: calls and rotations of the CPU on 1, 2, 4, ... cores, beside an echo and memmove. It uses no GPU
 # The device must compute: what the CPU did in its place is a failure. Prints PASS, FAIL or SKIP for
 # each step. Writes logs, tables and JSON to DIR (default: results) and all of it to DIR.tar.gz. A
 # later run in the same DIR replaces the lines of its own steps in summary.txt. Exit status: 0
@@ -20,7 +21,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=$here/bin
 results=$here/results
-all=(tests server ipc restart memcheck initcheck synccheck racecheck bench peers)
+all=(tests server ipc restart memcheck initcheck synccheck racecheck bench peers cores)
 steps=()
 while [[ $# -gt 0 ]]; do
   if [[ $1 == --results && $# -gt 1 ]]; then results=$(mkdir -p "$2" && cd "$2" && pwd) && shift
@@ -226,6 +227,14 @@ step_peers() {
     pass "peers: $(tail -1 "$results/peers.log"); see peers.log, cuda_peers.json"
   else
     fail "peers: status $rc, $(grep -E '^(FAIL|FATAL)' "$results/peers.log" | head -1); see peers.log; cuda_peers.json has what came before"
+  fi
+}
+
+step_cores() {
+  if logged cores ours "$bin/bench_cores" "$results/cores.json"; then
+    pass "cores: $(tail -1 "$results/cores.log"); see cores.log, cores.json"
+  else
+    fail "cores: $(tail -1 "$results/cores.log"); see cores.log"
   fi
 }
 

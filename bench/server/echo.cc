@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Callback services on raw bytes.
+#include "bench/server/echo.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "bench/harness.h"
+#include "proto/raw_message.h"
+#include "server/api/service.h"
+#include "server/engine/buffer.h"
+#include "server/grpc/message_writer.h"
+
+namespace phasor::bench {
+namespace {
+
+grpc::ServerUnaryReactor* FinishOk(grpc::CallbackServerContext* context) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+// Answers each message with the same bytes. As phasor-server does, it reads on while answers wait,
+// and lets gRPC send those that wait together. Threads: those of gRPC.
+class EchoStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  explicit EchoStream(const grpc::ByteBuffer& reply) : reply_(reply) { StartRead(&message_); }
+
+  void OnReadDone(bool ok) override {
+    const absl::MutexLock lock(&mu_);
+    if (!ok) {
+      reads_ended_ = true;
+      if (unanswered_ == 0) Finish(grpc::Status::OK);
+      return;
+    }
+    if (++unanswered_ == 1) Answer();
+    StartRead(&message_);
+  }
+  void OnWriteDone(bool /*ok*/) override {
+    const absl::MutexLock lock(&mu_);
+    if (--unanswered_ > 0) {
+      Answer();
+    } else if (reads_ended_) {
+      Finish(grpc::Status::OK);
+    }
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void Answer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    grpc::WriteOptions options;
+    if (unanswered_ > 1) options.set_buffer_hint();
+    StartWrite(&reply_, options);
+  }
+
+  const grpc::ByteBuffer reply_;
+  grpc::ByteBuffer message_;
+  absl::Mutex mu_;
+  int64_t unanswered_ ABSL_GUARDED_BY(mu_) = 0;  // the one that is being written included
+  bool reads_ended_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+class EchoService final : public rpc::PositionEmbeddingServiceBase {
+ public:
+  explicit EchoService(int64_t reply_bytes) {
+    const grpc::Slice slice(std::string(static_cast<size_t>(reply_bytes), 'x'));
+    reply_ = grpc::ByteBuffer(&slice, 1);
+  }
+
+  grpc::ServerUnaryReactor* Encode(grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
+                                   grpc::ByteBuffer* response) override {
+    *response = reply_;
+    return FinishOk(context);
+  }
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamEncode(
+      grpc::CallbackServerContext*) override {
+    return new EchoStream(reply_);
+  }
+  grpc::ServerUnaryReactor* ApplyRoPE(grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* response) override {
+    *response = *request;
+    return FinishOk(context);
+  }
+
+ private:
+  grpc::ByteBuffer reply_;
+};
+
+class CopyingService final : public rpc::PositionEmbeddingServiceBase {
+ public:
+  grpc::ServerUnaryReactor* ApplyRoPE(grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* response) override {
+    const auto bytes = static_cast<int64_t>(request->Length());
+    const engine::BufferRef buffer = pool_.Get(bytes);
+    std::vector<grpc::Slice> slices;
+    if (buffer == nullptr || !request->Dump(&slices).ok()) Die("a request cannot be copied");
+    auto* end = reinterpret_cast<uint8_t*>(buffer->data());
+    for (const grpc::Slice& slice : slices) end = std::copy(slice.begin(), slice.end(), end);
+    *response = rpc::WriteMessage({}, kRawField, {{.offset = 0, .bytes = bytes}}, buffer);
+    return FinishOk(context);
+  }
+
+ private:
+  static constexpr int64_t kKeptBytes = int64_t{1} << 30;
+  engine::BufferPool pool_{kKeptBytes};
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeEchoService(int64_t reply_bytes) {
+  return std::make_unique<EchoService>(reply_bytes);
+}
+
+std::unique_ptr<grpc::Service> MakeCopyingService() { return std::make_unique<CopyingService>(); }
+
+}  // namespace phasor::bench
