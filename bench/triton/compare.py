@@ -9,6 +9,7 @@ Phasor's before it is timed. docs/performance.md explains the rows.
 import base64
 import contextlib
 import csv
+import functools
 import json
 import os
 import pathlib
@@ -141,13 +142,16 @@ def perf_analyzer_seconds(address, model):
 
 def start_servers(stack, server, stubs):
     """Starts all servers that run here, at least one Triton, and yields {name: (address, model)}."""
-    started = {}
+    kinds = {"C++ backend": triton_servers.cpp_backend}
     for library in ("numpy", "torch"):
-        for kind, start in (("Python backend", triton_servers.python_backend), ("PyTriton", triton_servers.pytriton)):
-            try:
-                started[f"{kind}, {library}"] = (stack.enter_context(start(library, stubs)), "rope")
-            except RuntimeError as error:
-                print(f"SKIP {kind}, {library}: {error}", flush=True)
+        kinds[f"Python backend, {library}"] = functools.partial(triton_servers.python_backend, library, stubs)
+        kinds[f"PyTriton, {library}"] = functools.partial(triton_servers.pytriton, library, stubs)
+    started = {}
+    for kind, start in kinds.items():
+        try:
+            started[kind] = (stack.enter_context(start()), "rope")
+        except RuntimeError as error:
+            print(f"SKIP {kind}: {error}", flush=True)
     if not started:
         sys.exit("SKIP: Triton does not start here, see above")
     started["phasor"] = (stack.enter_context(running.server([server, "--shared-memory"])), "rope-half-split")

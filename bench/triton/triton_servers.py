@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs Triton servers inside a `with` block: the one in nvidia-pytriton with its Python backend, and PyTriton."""
+"""Runs Triton servers inside a `with` block: the one in nvidia-pytriton, with a backend in C++ or in Python, and PyTriton."""
 
 import contextlib
 import importlib.util
@@ -18,15 +18,16 @@ from tritonclient.utils import InferenceServerException
 
 HERE = pathlib.Path(__file__).resolve().parent
 START_S = 180
+COMPILE = ["c++", "-std=c++20", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC", f"-I{HERE.parents[1]}"]
 
 CONFIG = """
 name: "rope"
-backend: "python"
+backend: "{backend}"
 max_batch_size: 0
 input [ {{ name: "POSITIONS" data_type: TYPE_INT64 dims: [ -1 ] }}, {{ name: "Q" data_type: TYPE_FP32 dims: [ -1, 32, 128 ] }} ]
 output [ {{ name: "Q_OUT" data_type: TYPE_FP32 dims: [ -1, 32, 128 ] }} ]
 instance_group [ {{ kind: KIND_CPU count: 1 }} ]
-parameters [ {parameters} ]
+{parameters}
 """
 
 
@@ -35,25 +36,46 @@ def package():
 
 
 @contextlib.contextmanager
-def python_backend(library, stubs):
-    """Yields the address. The model runs in a process of the backend and shares memory with the server."""
+def cpp_backend():
+    """Yields the address. The model runs in a thread of the server."""
     with tempfile.TemporaryDirectory() as scratch:
-        backends, model = pathlib.Path(scratch) / "backends", pathlib.Path(scratch) / "models/rope"
-        (model / "1").mkdir(parents=True)
-        shutil.copy(HERE / "python_backend.py", model / "1/model.py")
-        values = {"folder": HERE, "library": library, "stubs": stubs}
-        entries = (f'{{ key: "{key}" value: {{ string_value: "{value}" }} }}' for key, value in values.items())
-        (model / "config.pbtxt").write_text(CONFIG.format(parameters=", ".join(entries)), encoding="utf-8")
-        shutil.copytree(package() / "tritonserver/backends", backends)
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        stub = backends / "python/triton_python_backend_stub"
-        shutil.copy(package() / f"tritonserver/python_backend_stubs/{version}/{stub.name}", stub)
-        stub.chmod(0o755)
-        port = free_port()
-        command = [package() / "tritonserver/bin/tritonserver", f"--model-repository={model.parent}", f"--backend-directory={backends}"]
-        command += ["--grpc-address=127.0.0.1", f"--grpc-port={port}", "--allow-http=false", "--allow-metrics=false"]
-        with process(command, port) as address:
+        library = pathlib.Path(scratch) / "backends/rope/libtriton_rope.so"
+        library.parent.mkdir(parents=True)
+        if shutil.which(COMPILE[0]) is None:
+            raise RuntimeError(f"{COMPILE[0]} is not installed")
+        done = subprocess.run([*COMPILE, HERE / "rope_backend.cc", "-o", library], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError("rope_backend.cc does not compile:\n" + done.stderr[-3000:])
+        with tritonserver(scratch, "rope", parameters={}) as address:
             yield address
+
+
+@contextlib.contextmanager
+def python_backend(library, stubs):
+    """The same with a model that runs in a process of the backend, which shares memory with the server."""
+    with tempfile.TemporaryDirectory() as scratch:
+        backends, version = pathlib.Path(scratch) / "backends", pathlib.Path(scratch) / "models/rope/1"
+        version.mkdir(parents=True)
+        shutil.copy(HERE / "python_backend.py", version / "model.py")
+        shutil.copytree(package() / "tritonserver/backends", backends)
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        stub = backends / "python/triton_python_backend_stub"
+        shutil.copy(package() / f"tritonserver/python_backend_stubs/{python}/{stub.name}", stub)
+        stub.chmod(0o755)
+        with tritonserver(scratch, "python", parameters={"folder": HERE, "library": library, "stubs": stubs}) as address:
+            yield address
+
+
+def tritonserver(scratch, backend, parameters):
+    """The server with the backends in scratch/backends, and the model there that `backend` runs."""
+    backends, model = pathlib.Path(scratch) / "backends", pathlib.Path(scratch) / "models/rope"
+    (model / "1").mkdir(parents=True, exist_ok=True)
+    entries = (f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}' for key, value in parameters.items())
+    (model / "config.pbtxt").write_text(CONFIG.format(backend=backend, parameters="\n".join(entries)), encoding="utf-8")
+    port = free_port()
+    command = [package() / "tritonserver/bin/tritonserver", f"--model-repository={model.parent}", f"--backend-directory={backends}"]
+    command += ["--grpc-address=127.0.0.1", f"--grpc-port={port}", "--allow-http=false", "--allow-metrics=false"]
+    return process(command, port)
 
 
 def pytriton(library, stubs):
