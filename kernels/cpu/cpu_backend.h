@@ -15,8 +15,8 @@ struct CpuBackendOptions {
   Target target = Target::kScalar;
   int threads = 1;  // >= 1, the caller's included
   // Outputs of jobs of more than this many bytes bypass the caches; 0: half of the last-level
-  // cache, which cores share. A rotation counts what it reads and writes, other jobs what they
-  // write.
+  // cache, which cores share. A rotation counts what it reads and writes, and may have twice as
+  // many with more than one thread. Other jobs count what they write.
   int64_t stream_bytes = 0;
   std::string_view name = "cpu";
 };
