@@ -22,14 +22,21 @@ struct Loan::State {
   std::mutex mutex;
   int64_t out ABSL_GUARDED_BY(mutex) = 0;
   absl::AnyInvocable<void()> then ABSL_GUARDED_BY(mutex);
+  std::shared_ptr<State> whole;  // what this is a part of
 };
 
 Loan::Loan() : state_(std::make_shared<State>()) {}
 
+Loan Loan::Part() const {
+  Loan part;
+  part.state_->whole = state_;
+  return part;
+}
+
 grpc::Slice Loan::Lend(absl::Span<const std::byte> bytes) {
-  {
-    std::lock_guard lock(state_->mutex);
-    ++state_->out;
+  for (State* loan = state_.get(); loan != nullptr; loan = loan->whole.get()) {
+    std::lock_guard lock(loan->mutex);
+    ++loan->out;
   }
   // gRPC only reads a slice that it sends.
   return grpc::Slice(const_cast<std::byte*>(bytes.data()), bytes.size(), &Loan::Return,
@@ -38,13 +45,14 @@ grpc::Slice Loan::Lend(absl::Span<const std::byte> bytes) {
 
 void Loan::Return(void* state) {
   const std::unique_ptr<std::shared_ptr<State>> owned(static_cast<std::shared_ptr<State>*>(state));
-  State& loan = **owned;
-  absl::AnyInvocable<void()> then;
-  {
-    std::lock_guard lock(loan.mutex);
-    if (--loan.out == 0) then = std::exchange(loan.then, nullptr);
+  for (State* loan = owned->get(); loan != nullptr; loan = loan->whole.get()) {
+    absl::AnyInvocable<void()> then;
+    {
+      std::lock_guard lock(loan->mutex);
+      if (--loan->out == 0) then = std::exchange(loan->then, nullptr);
+    }
+    if (then) then();
   }
-  if (then) then();
 }
 
 bool Loan::Returned(absl::AnyInvocable<void()> then) {

@@ -26,6 +26,8 @@ namespace phasor::client_internal {
 class Loan {
  public:
   Loan();
+  // A loan whose pieces are pieces of this one too.
+  Loan Part() const;
   // A slice of `bytes` without a copy.
   grpc::Slice Lend(absl::Span<const std::byte> bytes);
   // Returns true if all pieces have been returned; `then` is dropped. Otherwise returns false, and

@@ -50,6 +50,7 @@ class ChunkedRope {
   struct Sent {
     RopeCall call;
     Payload payload;
+    Loan loan;
   };
   using Key = std::pair<int64_t, int64_t>;  // entry, first token
 
@@ -91,12 +92,11 @@ class ChunkedRope {
     Payload positions;
     positions.AddPositions(entry.positions);
     if (entry.from_positions.has_value()) positions.AddPositions(*entry.from_positions);
-    return stream_.Write(message.SerializeAsString(), positions.raw);
+    return stream_.Write(message.SerializeAsString(), positions.raw, stream_.NewLoan());
   }
 
   absl::StatusOr<bool> WriteRun(int64_t id, const RopeCall& entry, TokenRun run) {
-    const auto sent = std::make_shared<Sent>();
-    sent->call = RunOf(entry, run);
+    const auto sent = std::make_shared<Sent>(Sent{RunOf(entry, run), {}, stream_.NewLoan()});
     for (const RopeTensor& tensor : sent->call.tensors) {
       TensorDesc desc = tensor.input.desc;
       PHASOR_RETURN_IF_ERROR(sent->payload.AddTensor(tensor.input, desc).status());
@@ -109,7 +109,7 @@ class ChunkedRope {
       std::lock_guard lock(mutex_);
       sent_.emplace(Key{id, run.first}, sent);
     }
-    return stream_.Write(message.SerializeAsString(), sent->payload.raw);
+    return stream_.Write(message.SerializeAsString(), sent->payload.raw, sent->loan);
   }
 
   // Reads until the results of all tokens have arrived, or until the first error.
@@ -142,18 +142,25 @@ class ChunkedRope {
       return 0;
     }
     const Key key{response.id(), response.chunk().first_token()};
-    const std::shared_ptr<Sent> sent = Take(key);
+    const std::shared_ptr<Sent> sent = Find(key);
     if (sent == nullptr)
       return Unfit("id ", key.first, " token ", key.second,
                    " was not asked for; is the server of another version?");
+    if (!stream_.WaitForReturn(sent->loan))
+      return Unfit("id ", key.first, " token ", key.second, " was answered before it was sent");
+    Forget(key);
     PHASOR_ASSIGN_OR_RETURN(info_, ReadResult(response.result(), message, sent->call, 0));
     return TokensOf(sent->call);
   }
 
-  std::shared_ptr<Sent> Take(Key key) {
+  std::shared_ptr<Sent> Find(Key key) {
     std::lock_guard lock(mutex_);
-    auto node = sent_.extract(key);
-    return node.empty() ? nullptr : std::move(node.mapped());
+    const auto found = sent_.find(key);
+    return found == sent_.end() ? nullptr : found->second;
+  }
+  void Forget(Key key) {
+    std::lock_guard lock(mutex_);
+    sent_.erase(key);
   }
 
   const std::vector<RopeCall>& entries_;

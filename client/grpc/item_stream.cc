@@ -55,8 +55,7 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
       : leases_(std::move(leases)), stream_(channel, Method::kName, context) {}
 
   absl::Status Write(int64_t id, Call call) override {
-    const auto sent = std::make_shared<Sent>();
-    sent->call = std::move(call);
+    const auto sent = std::make_shared<Sent>(Sent{std::move(call), {}, stream_.NewLoan()});
     const std::shared_ptr<LeaseClient> leases = leases_->Get();
     sent->payload.leases = leases.get();
     sent->payload.connection = leases_.get();
@@ -73,7 +72,7 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
             StrCat("id: ", id, " is not answered yet; must be another until then"));
       }
     }
-    if (stream_.Write(header, sent->payload.raw)) return absl::OkStatus();
+    if (stream_.Write(header, sent->payload.raw, sent->loan)) return absl::OkStatus();
     return absl::FailedPreconditionError("stream: has ended; Finish says why");
   }
 
@@ -103,6 +102,7 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
   struct Sent {
     Call call;
     Payload payload;
+    Loan loan;
   };
 
   absl::StatusOr<Answer> ReadAnswer(const grpc::ByteBuffer& bytes) {
@@ -111,19 +111,28 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
     if (!response.ParseFromString(message.header)) {
       return absl::InternalError("response: cannot be parsed");
     }
-    const std::shared_ptr<Sent> sent = Take(response.id());
+    const std::shared_ptr<Sent> sent = Find(response.id());
     if (sent == nullptr) {
       return absl::InternalError(StrCat("response: id ", response.id(),
                                         " was not asked for; is the server of another version?"));
     }
+    if (!stream_.WaitForReturn(sent->loan)) {
+      return absl::InternalError(
+          StrCat("response: id ", response.id(), " was answered before it was sent"));
+    }
+    Forget(response.id());
     return Answer{response.id(),
                   ReadResult(response.result(), message, sent->call, sent->payload.destinations)};
   }
 
-  std::shared_ptr<Sent> Take(int64_t id) {
+  std::shared_ptr<Sent> Find(int64_t id) {
     std::lock_guard lock(mutex_);
-    auto node = sent_.extract(id);
-    return node.empty() ? nullptr : std::move(node.mapped());
+    const auto found = sent_.find(id);
+    return found == sent_.end() ? nullptr : found->second;
+  }
+  void Forget(int64_t id) {
+    std::lock_guard lock(mutex_);
+    sent_.erase(id);
   }
 
   const std::shared_ptr<const LeaseHolder> leases_;

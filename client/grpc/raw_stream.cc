@@ -101,8 +101,11 @@ class RawStream::Reactor final
     return !outgoing_.full() || writes_ended_ || given_up_;
   }
 
-  bool Write(const std::string& header, absl::Span<const absl::Span<const std::byte>> raw) {
-    grpc::ByteBuffer message = WriteRawMessage(header, raw, loan_);
+  Loan NewLoan() const { return loan_.Part(); }
+
+  bool Write(const std::string& header, absl::Span<const absl::Span<const std::byte>> raw,
+             Loan loan) {
+    grpc::ByteBuffer message = WriteRawMessage(header, raw, loan);
     const grpc::ByteBuffer* first = nullptr;
     {
       std::unique_lock lock(mutex_);
@@ -114,6 +117,20 @@ class RawStream::Reactor final
     }
     StartWrite(first);
     return true;
+  }
+
+  bool WaitForReturn(Loan loan) {
+    const auto returned = std::make_shared<bool>(false);  // guarded by mutex_
+    // The stream is not gone before its loan has been returned, of which this one is a part.
+    const auto note = [this, returned] {
+      std::lock_guard lock(mutex_);
+      *returned = true;
+      changed_.notify_all();
+    };
+    if (loan.Returned(note)) return true;
+    std::unique_lock lock(mutex_);
+    WaitUntil([&] { return *returned; }, lock);
+    return *returned;
   }
 
   bool Read(grpc::ByteBuffer* message) {
@@ -179,13 +196,16 @@ class RawStream::Reactor final
     const grpc::ByteBuffer* next = nullptr;
     grpc::WriteOptions options;
     bool last = false;
+    // Destroyed without the lock, because whoever waits for the return of a loan is told then.
+    grpc::ByteBuffer written;
+    Queue dropped;
     {
       std::lock_guard lock(mutex_);
-      outgoing_.Pop();
+      written = outgoing_.Pop();
       last = ok && writes_ended_ && outgoing_.size() == 0;
       if (!ok) {
         writes_ended_ = true;
-        outgoing_ = {};
+        std::swap(outgoing_, dropped);
       }
       if (outgoing_.size() > 0) next = outgoing_.front();
       if (outgoing_.size() > 1) options.set_buffer_hint();  // to be sent with the one after it
@@ -294,10 +314,12 @@ RawStream::~RawStream() {
 }
 
 bool RawStream::WaitToWrite() { return reactor_->WaitToWrite(); }
-bool RawStream::Write(const std::string& header,
-                      absl::Span<const absl::Span<const std::byte>> raw) {
-  return reactor_->Write(header, raw);
+Loan RawStream::NewLoan() const { return reactor_->NewLoan(); }
+bool RawStream::Write(const std::string& header, absl::Span<const absl::Span<const std::byte>> raw,
+                      Loan loan) {
+  return reactor_->Write(header, raw, std::move(loan));
 }
+bool RawStream::WaitForReturn(Loan loan) { return reactor_->WaitForReturn(std::move(loan)); }
 bool RawStream::Read(grpc::ByteBuffer* message) { return reactor_->Read(message); }
 void RawStream::WritesDone() { reactor_->WritesDone(); }
 void RawStream::Cancel() { reactor_->Cancel(); }

@@ -30,9 +30,15 @@ class RawStream {
 
   // Blocks until Write would not block, or a message can be read: false then.
   bool WaitToWrite();
-  // Queues a message and blocks while 64 KiB wait before it; `raw` stays lent until the server has
-  // answered it or the stream is gone. False: the stream has ended.
-  bool Write(const std::string& header, absl::Span<const absl::Span<const std::byte>> raw);
+  // A loan for one message of this stream.
+  Loan NewLoan() const;
+  // Queues a message and blocks while 64 KiB wait before it. False: the stream has ended. `raw`
+  // stays lent until `loan`, one of NewLoan, has been returned or the stream is gone.
+  bool Write(const std::string& header, absl::Span<const absl::Span<const std::byte>> raw,
+             Loan loan);
+  // Blocks until `loan` has been returned, which a server could answer without: it may guess.
+  // False: the stream was given up first.
+  bool WaitForReturn(Loan loan);
   // Blocks until there is a message. False: there are no more. Up to 64 KiB, or one message, are
   // received before they are asked for.
   bool Read(grpc::ByteBuffer* message);

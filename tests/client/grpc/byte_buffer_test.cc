@@ -58,6 +58,22 @@ TEST(ByteBufferTest, LargeEntriesAreNotCopied) {
   EXPECT_EQ(reinterpret_cast<const char*>(slices.back().begin()), large.data());
 }
 
+TEST(ByteBufferTest, APartComesBackByItselfAndItsPiecesAreOutInTheWholeToo) {
+  const std::string large(1 << 20, 'x');
+  const Loan whole;
+  Loan part = whole.Part(), other = whole.Part();
+  std::vector<std::string> back;
+  grpc::Slice of_part = part.Lend(AsBytes(large)), of_other = other.Lend(AsBytes(large));
+  EXPECT_FALSE(part.Returned([&] { back.push_back("part"); }));
+  EXPECT_FALSE(Loan(whole).Returned([&] { back.push_back("whole"); }));
+  of_part = grpc::Slice();
+  EXPECT_THAT(back, ::testing::ElementsAre("part"));
+  EXPECT_TRUE(part.Returned(nullptr));
+  EXPECT_FALSE(other.Returned(nullptr));
+  of_other = grpc::Slice();
+  EXPECT_THAT(back, ::testing::ElementsAre("part", "whole"));
+}
+
 TEST(ByteBufferTest, LoansComeBackWithTheLastSlice) {
   const std::string large(1 << 20, 'x');
   const absl::Span<const std::byte> entry = AsBytes(large);

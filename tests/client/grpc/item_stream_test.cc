@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/time/clock.h"
 #include "tests/client/grpc/stream_service.h"
 #include "tests/support/status_matchers.h"
 
@@ -97,6 +98,24 @@ TEST_F(ItemStreamTest, AnAnswerToNothingBreaksTheStream) {
   EXPECT_THAT(stream->Finish(),
               StatusIs(absl::StatusCode::kInternal,
                        HasSubstr("id 9 was not asked for; is the server of another version?")));
+}
+
+// The caller may free the memory of a call once it is answered. A server may guess an id.
+TEST_F(ItemStreamTest, AnAnswerBeforeItsCallWasSentWaitsUntilThatIsNotSentAnyMore) {
+  constexpr int64_t kTokens = 1 << 20;  // 32 MiB, more than a connection holds
+  std::vector<float> x(kTokens * 8, 1.5F);
+  RopeCall call = Call(x);
+  call.positions = IntegerRange{0, 1, kTokens};
+  call.tensors = {MutableView(x, {kTokens, 1, 8})};
+  service_.guess = 1;
+  const absl::Time deadline = absl::Now() + absl::Milliseconds(500);
+  const auto stream =
+      MakeRopeStream(service_.channel(), std::make_shared<LeaseHolder>(), {.deadline = deadline});
+  ASSERT_TRUE(stream->Write(1, call).ok());
+  stream->Read();
+  EXPECT_GT(absl::Now(), deadline - absl::Milliseconds(50)) << "when gRPC drops the message";
+  service_.read_on.Notify();
+  EXPECT_EQ(stream->Finish().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST_F(ItemStreamTest, AnAnswerThatDoesNotFitWritesNothing) {

@@ -43,7 +43,7 @@ TEST(RawStreamTest, MessagesComeBackWithTheirBytes) {
   const std::string small = "y";
   const absl::Span<const std::byte> raw[] = {BytesOf(large), BytesOf(small)};
   for (int64_t id = 0; id < 3; ++id) {
-    ASSERT_TRUE(stream.Write(Header(id), raw));
+    ASSERT_TRUE(stream.Write(Header(id), raw, stream.NewLoan()));
     grpc::ByteBuffer bytes;
     ASSERT_TRUE(stream.Read(&bytes));
     const auto message = ReadRawMessage(bytes);
@@ -58,7 +58,7 @@ TEST(RawStreamTest, MessagesComeBackWithTheirBytes) {
     EXPECT_EQ(back, large);
   }
   EXPECT_TRUE(stream.Finish().ok());
-  EXPECT_FALSE(stream.Write(Header(9), {}));
+  EXPECT_FALSE(stream.Write(Header(9), {}, stream.NewLoan()));
 }
 
 // This server takes its next message when its last answer was read.
@@ -66,7 +66,8 @@ TEST(RawStreamTest, SmallMessagesAreSentInOrderAndAnswersNeedNotBeReadMeanwhile)
   constexpr int64_t kMessages = 1000;
   StreamService service;
   RawStream stream(service.channel(), kMethod, {});
-  for (int64_t id = 0; id < kMessages; ++id) ASSERT_TRUE(stream.Write(Header(id), {}));
+  for (int64_t id = 0; id < kMessages; ++id)
+    ASSERT_TRUE(stream.Write(Header(id), {}, stream.NewLoan()));
   stream.WritesDone();
   for (int64_t id = 0; id < kMessages; ++id) ASSERT_EQ(ReadId(stream), id);
   EXPECT_EQ(ReadId(stream), -1);
@@ -82,7 +83,7 @@ TEST(RawStreamTest, AWriterWaitsWhileMuchIsQueued) {
   std::thread writer([&] {
     const absl::Span<const std::byte> raw[] = {BytesOf(payload)};
     for (int64_t id = 0; id < kMessages; ++id, ++written)
-      EXPECT_TRUE(stream.Write(Header(id), raw));
+      EXPECT_TRUE(stream.Write(Header(id), raw, stream.NewLoan()));
   });
   for (int64_t id = 0; id < kMessages; ++id) {
     EXPECT_LE(written - id, 16);  // two in each queue, a few with gRPC and the server
@@ -103,7 +104,7 @@ TEST(RawStreamTest, OneThreadReadsWhileItCannotWrite) {
   int64_t answered = 0;
   for (int64_t id = 0; id < kMessages; ++id) {
     while (!stream.WaitToWrite()) ASSERT_EQ(ReadId(stream), answered++);
-    ASSERT_TRUE(stream.Write(Header(id), raw));
+    ASSERT_TRUE(stream.Write(Header(id), raw, stream.NewLoan()));
   }
   EXPECT_GT(answered, kMessages / 2);
   while (answered < kMessages) ASSERT_EQ(ReadId(stream), answered++);
@@ -114,7 +115,7 @@ TEST(RawStreamTest, OneThreadReadsWhileItCannotWrite) {
 TEST(RawStreamTest, FinishDropsWhatWasNotRead) {
   StreamService service;
   RawStream stream(service.channel(), kMethod, {});
-  ASSERT_TRUE(stream.Write(Header(1), {}));
+  ASSERT_TRUE(stream.Write(Header(1), {}, stream.NewLoan()));
   EXPECT_TRUE(stream.Finish().ok());
   EXPECT_EQ(service.received, 1);
 }
@@ -123,7 +124,7 @@ TEST(RawStreamTest, TheServersStatusIsHowItEnds) {
   StreamService service;
   service.spoil = [](auto&) { return grpc::Status(grpc::StatusCode::DATA_LOSS, "why"); };
   RawStream stream(service.channel(), kMethod, {});
-  ASSERT_TRUE(stream.Write(Header(1), {}));
+  ASSERT_TRUE(stream.Write(Header(1), {}, stream.NewLoan()));
   grpc::ByteBuffer bytes;
   EXPECT_FALSE(stream.Read(&bytes));
   const absl::Status status = stream.Finish();
@@ -137,7 +138,7 @@ TEST(RawStreamTest, CarriesMetadataAndRefusesWhatCannotBeSent) {
   EXPECT_TRUE(stream.Finish().ok());
   EXPECT_EQ(service.traceparent, "00-1-2-01");
   RawStream refused(service.channel(), kMethod, {.metadata = {{"te", "1"}}});
-  EXPECT_FALSE(refused.Write(Header(1), {}));
+  EXPECT_FALSE(refused.Write(Header(1), {}, refused.NewLoan()));
   EXPECT_EQ(refused.Finish().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -180,7 +181,7 @@ TEST(RawStreamTest, ADestroyedStreamIsCancelledAndReturnsWhatItWasLent) {
   {
     RawStream stream(service.channel(), kMethod, {});
     const absl::Span<const std::byte> raw[] = {BytesOf(*large)};
-    ASSERT_TRUE(stream.Write(Header(1), raw));
+    ASSERT_TRUE(stream.Write(Header(1), raw, stream.NewLoan()));
   }
   large.reset();  // ASan would see gRPC read it now
 }

@@ -8,7 +8,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
+#include "absl/synchronization/notification.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 
 namespace phasor::client_internal {
@@ -30,12 +32,22 @@ class StreamService final : public v1::PositionEmbeddingService::Service {
 
   // Changes an answer; not OK: the stream ends with it instead.
   std::function<grpc::Status(v1::StreamApplyRoPEResponse&)> spoil;
+  // The id of an item that is answered before anything is read. Then nothing is, until `read_on`.
+  std::optional<int64_t> guess;
+  absl::Notification read_on;
   int received = 0;
   std::string traceparent;  // of the last call
 
   grpc::Status StreamApplyRoPE(grpc::ServerContext* context, Stream* stream) override {
     for (const auto& [key, value] : context->client_metadata()) {
       if (key == "traceparent") traceparent = std::string(value.data(), value.size());
+    }
+    if (guess.has_value()) {
+      v1::StreamApplyRoPEResponse answer;
+      answer.set_id(*guess);
+      answer.mutable_result()->mutable_status()->set_code(5);
+      stream->Write(answer);
+      read_on.WaitForNotification();
     }
     std::map<int64_t, v1::ApplyRoPEItem> open;
     v1::StreamApplyRoPERequest request;
