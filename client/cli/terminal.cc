@@ -4,6 +4,7 @@
 #include "client/cli/terminal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 
@@ -27,7 +29,7 @@ constexpr int kEndingSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 // Global, because signal handlers use it and take no arguments.
 termios modes_before;
 bool modes_changed = false;
-volatile sig_atomic_t resized = 0;
+int resized[2] = {-1, -1};  // a pipe with a byte after the window has changed
 
 void WriteAll(std::string_view text) {
   while (!text.empty()) {
@@ -87,8 +89,17 @@ absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
   if (!IsThere()) return absl::UnavailableError("standard output: no terminal; run this in one");
   std::unique_ptr<Terminal> terminal(new Terminal);  // from here on its destructor restores
   for (const int number : kEndingSignals) Handle(number, &OnEndingSignal, 0);
+  if (pipe2(resized, O_CLOEXEC | O_NONBLOCK) != 0) {
+    return absl::ResourceExhaustedError("terminal: no pipe; close other files");
+  }
   Handle(
-      SIGWINCH, [](int) { resized = 1; }, 0);
+      SIGWINCH,
+      [](int) {
+        const int error = errno;
+        [[maybe_unused]] const ssize_t written = write(resized[1], "", 1);
+        errno = error;
+      },
+      0);
   if (isatty(STDIN_FILENO) != 0 && !ChangeModes()) {
     return absl::UnavailableError(
         "standard input: the terminal's modes cannot be changed; use another terminal");
@@ -101,6 +112,7 @@ Terminal::~Terminal() {
   Restore();
   for (const int number : kEndingSignals) Handle(number, SIG_DFL, 0);
   Handle(SIGWINCH, SIG_DFL, 0);
+  for (int& end : resized) close(std::exchange(end, -1));
 }
 
 Terminal::Size Terminal::size() const {
@@ -127,16 +139,14 @@ void Terminal::Draw(std::string_view lines) const {
 
 Terminal::Event Terminal::Wait(std::chrono::steady_clock::time_point until) {
   for (;;) {
-    if (resized != 0) {
-      resized = 0;
-      return Event::kResized;
-    }
     const auto left = std::max(until - std::chrono::steady_clock::now(), {});
     const timespec time = absl::ToTimespec(absl::FromChrono(left));
-    pollfd input = {.fd = modes_changed ? STDIN_FILENO : -1, .events = POLLIN};
-    const int ready = ppoll(&input, 1, &time, nullptr);
-    if (ready == 0) return Event::kTimeIsUp;
-    if (ready > 0 && !GoesOnAfterKeys()) return Event::kQuit;
+    pollfd ready[] = {{.fd = modes_changed ? STDIN_FILENO : -1, .events = POLLIN},
+                      {.fd = resized[0], .events = POLLIN}};
+    if (ppoll(ready, 2, &time, nullptr) == 0) return Event::kTimeIsUp;
+    char bytes[64];
+    if (read(resized[0], bytes, sizeof(bytes)) > 0) return Event::kResized;
+    if (ready[0].revents != 0 && !GoesOnAfterKeys()) return Event::kQuit;
   }
 }
 
