@@ -232,7 +232,7 @@ enum class Health : uint8_t { kUnknown, kServing, kNotServing };
 
 // What a connection needs to know about a call, apart from its content.
 struct CallContext {
-  absl::Time deadline = absl::InfiniteFuture();
+  absl::Time deadline = absl::InfiniteFuture();  // by SteadyNow
   std::optional<CancelToken> cancel = {};
   Metadata metadata = {};  // as in CallOptions
   // Whether the caller waits for `done`. If so, the connection may do all its work on the caller's

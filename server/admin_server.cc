@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels/base/status_macros.h"
-#include "server/base/clock.h"
+#include "kernels/base/steady_time.h"
 #include "server/grpc/grpc_server.h"
 #include "server/grpc/health_service.h"
 #include "server/net/listener.h"

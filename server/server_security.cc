@@ -50,10 +50,7 @@ absl::StatusOr<std::unique_ptr<ServerSecurity>> ServerSecurity::Load(
 }
 
 ServerSecurity::~ServerSecurity() {
-  {
-    absl::MutexLock lock(&mu_);
-    stopping_ = true;
-  }
+  stop_.Stop();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -64,13 +61,7 @@ std::shared_ptr<grpc::ServerCredentials> ServerSecurity::credentials() const {
 absl::Status ServerSecurity::Reload() { return Read(/*all=*/true); }
 
 void ServerSecurity::Watch() {
-  while (true) {
-    {
-      absl::MutexLock lock(&mu_);
-      if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), interval_)) return;
-    }
-    (void)Read(/*all=*/false);  // errors are logged
-  }
+  while (!stop_.WaitFor(interval_)) (void)Read(/*all=*/false);  // errors are logged
 }
 
 absl::Status ServerSecurity::Read(bool all) {

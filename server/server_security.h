@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "server/base/stop_signal.h"
 #include "server/config/options.h"
 #include "server/grpc/access.h"
 #include "server/grpc/tls_credentials.h"
@@ -47,8 +48,7 @@ class ServerSecurity {
   const absl::Duration interval_;
   std::unique_ptr<rpc::TlsCredentials> tls_;
   std::unique_ptr<rpc::Access> access_;
-  absl::Mutex mu_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  StopSignal stop_;
   absl::Mutex reading_mu_;  // one thread reads at a time
   bool tls_again_ ABSL_GUARDED_BY(reading_mu_) = false;
   bool access_again_ ABSL_GUARDED_BY(reading_mu_) = false;

@@ -22,6 +22,7 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
 
 namespace phasor::cli {
@@ -81,7 +82,7 @@ class Service final : public grpc::CallbackGenericService {
 absl::Status Call(grpc::GenericStub& stub, const std::string& method,
                   const grpc::ByteBuffer& request, absl::Duration timeout) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  context.set_deadline(WallTimeAfter(timeout));
   grpc::ByteBuffer reply;
   grpc::Status status;
   absl::Notification done;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "kernels/base/steady_time.h"
 
 namespace phasor::cli {
 namespace {
@@ -80,7 +81,7 @@ class Schedule {
 };
 
 void SleepUntil(absl::Time time, const std::atomic<bool>& stop) {
-  for (absl::Time now = absl::Now(); now < time && !stop; now = absl::Now()) {
+  for (absl::Time now = SteadyNow(); now < time && !stop; now = SteadyNow()) {
     absl::SleepFor(std::min(time - now, kNap));
   }
 }
@@ -88,13 +89,13 @@ void SleepUntil(absl::Time time, const std::atomic<bool>& stop) {
 LoadResult Work(const Operation& operation, Schedule& schedule, uint32_t seed,
                 const std::atomic<bool>& stop, LoadProgress* progress) {
   Tally tally(seed);
-  while (!stop && absl::Now() < schedule.end()) {
-    const absl::Time due = schedule.Next(absl::Now());
+  while (!stop && SteadyNow() < schedule.end()) {
+    const absl::Time due = schedule.Next(SteadyNow());
     if (due >= schedule.end()) break;
     SleepUntil(due, stop);
     if (stop) break;
     const absl::Status status = operation();
-    tally.Add(status, absl::Now() - due);
+    tally.Add(status, SteadyNow() - due);
     ++(status.ok() ? progress->succeeded : progress->failed);
   }
   return tally.Take();
@@ -128,7 +129,7 @@ double LoadResult::Percentile(double q) {
 
 LoadResult RunLoad(const LoadOptions& options, const std::vector<Operation>& workers,
                    const std::atomic<bool>& stop, LoadProgress* progress) {
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   Schedule schedule(options, start);
   std::vector<LoadResult> parts(workers.size());
   std::vector<std::thread> threads;
@@ -138,7 +139,7 @@ LoadResult RunLoad(const LoadOptions& options, const std::vector<Operation>& wor
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const absl::Time end = absl::Now();
+  const absl::Time end = SteadyNow();
   LoadResult result;
   for (LoadResult& part : parts) result.Append(std::move(part));
   result.elapsed = end - start;

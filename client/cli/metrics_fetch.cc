@@ -18,9 +18,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/time/clock.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/steady_time.h"
 
 namespace phasor::cli {
 namespace {
@@ -106,7 +106,7 @@ class Connection {
 
   absl::Status Await(short events) {
     for (;;) {
-      const absl::Duration left = deadline_ - absl::Now();
+      const absl::Duration left = deadline_ - SteadyNow();
       if (left <= absl::ZeroDuration()) return Unavailable("no answer in time");
       const timespec time = absl::ToTimespec(std::min(left, absl::Hours(1)));
       pollfd ready = {.fd = socket_, .events = events};
@@ -147,7 +147,7 @@ absl::StatusOr<std::string> PageOf(const std::string& answer) {
 }
 
 absl::StatusOr<std::string> Fetch(const MetricsUrl& url, absl::Duration timeout) {
-  Connection connection(absl::Now() + timeout);
+  Connection connection(SteadyNow() + timeout);
   PHASOR_RETURN_IF_ERROR(connection.Connect(url));
   PHASOR_RETURN_IF_ERROR(connection.Send(
       StrCat("GET ", url.path, " HTTP/1.0\r\nHost: ", url.HostAndPort(), "\r\n\r\n")));

@@ -12,6 +12,7 @@
 #include "client/common/calls.h"
 #include "client/common/runs.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
 
 namespace phasor {
@@ -80,8 +81,9 @@ Client::Client(std::shared_ptr<Connection> connection, const ClientOptions& opti
     : connection_(std::move(connection)), timeout_(options.timeout) {}
 
 CallContext Client::Context(const CallOptions& options, bool caller_waits) const {
-  const absl::Time by_timeout = absl::Now() + options.timeout.value_or(timeout_);
-  return {.deadline = std::min(by_timeout, options.deadline.value_or(absl::InfiniteFuture())),
+  absl::Duration left = options.timeout.value_or(timeout_);
+  if (options.deadline.has_value()) left = std::min(left, *options.deadline - absl::Now());
+  return {.deadline = SteadyNow() + left,
           .cancel = options.cancel,
           .metadata = options.metadata,
           .caller_waits = caller_waits};

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "kernels/base/steady_time.h"
 
 namespace phasor::client_internal {
 namespace {
@@ -19,7 +20,7 @@ constexpr absl::Duration kLongestLook = absl::Milliseconds(50);
 
 class SleepingTimerImpl final : public Timer {
  public:
-  absl::Time Now() override { return absl::Now(); }
+  absl::Time Now() override { return SteadyNow(); }
   void After(absl::Duration delay, absl::AnyInvocable<void()> then) override {
     absl::SleepFor(delay);
     then();

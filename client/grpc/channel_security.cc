@@ -16,8 +16,8 @@
 
 #include "absl/base/internal/cycleclock.h"
 #include "absl/strings/ascii.h"
-#include "absl/time/clock.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
 
 namespace phasor::client_internal {
@@ -77,7 +77,7 @@ class AddToken final : public grpc::experimental::Interceptor {
     if (methods->QueryInterceptionHookPoint(
             grpc::experimental::InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
       methods->GetSendInitialMetadata()->emplace("authorization",
-                                                 StrCat("Bearer ", source_->Token(absl::Now())));
+                                                 StrCat("Bearer ", source_->Token(SteadyNow())));
     }
     methods->Proceed();
   }
@@ -108,7 +108,7 @@ absl::StatusOr<std::shared_ptr<TokenSource>> TokenSource::Make(const ClientOptio
     source->token_ = options.token;
   } else {
     PHASOR_RETURN_IF_ERROR(source->Read());
-    source->looked_ = absl::Now();
+    source->looked_ = SteadyNow();
   }
   return source;
 }

@@ -19,7 +19,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/time/clock.h"
+#include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
 #include "proto/grpc_status.h"
 
@@ -29,24 +29,14 @@ namespace {
 constexpr int kMaxFrameBytes = 4 << 20;
 constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
 
-// gRPC makes a wait of it at once, by the wall clock. After that is set, absl::Now() is wrong for
-// up to two seconds. So both clocks are read, and what is left until `time` counts.
-std::chrono::system_clock::time_point GrpcTime(absl::Time time) {
-  constexpr absl::Duration kForever = absl::Hours(24 * 365);
-  const absl::Duration left = time - absl::Now();
-  if (left > kForever) return std::chrono::system_clock::time_point::max();
-  return std::chrono::system_clock::now() + absl::ToChronoNanoseconds(left);
-}
-
 // A timer made of gRPC alarms, which continue on gRPC's callback threads.
 class AlarmTimer final : public Timer {
  public:
-  absl::Time Now() override { return absl::Now(); }
+  absl::Time Now() override { return SteadyNow(); }
   void After(absl::Duration delay, absl::AnyInvocable<void()> then) override {
     auto wait = std::make_shared<std::pair<grpc::Alarm, absl::AnyInvocable<void()>>>();
     wait->second = std::move(then);
-    wait->first.Set(GrpcTime(absl::Now() + delay),
-                    [wait](bool) { std::exchange(wait->second, nullptr)(); });
+    wait->first.Set(WallTimeAfter(delay), [wait](bool) { std::exchange(wait->second, nullptr)(); });
   }
 };
 
@@ -251,7 +241,9 @@ absl::StatusOr<std::string> GrpcTarget(std::string_view target) {
 }
 
 void SetUp(const CallContext& context, grpc::ClientContext* call) {
-  call->set_deadline(GrpcTime(context.deadline));
+  if (context.deadline != absl::InfiniteFuture()) {
+    call->set_deadline(WallTimeAfter(context.deadline - SteadyNow()));
+  }
   for (const auto& [key, value] : context.metadata) call->AddMetadata(key, value);
 }
 

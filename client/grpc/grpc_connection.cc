@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/common/calls.h"
 #include "client/grpc/byte_buffer.h"
 #include "client/grpc/channel_security.h"
@@ -25,6 +24,7 @@
 #include "client/shared/lease_client.h"
 #include "client/shared/staging.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/shared_memory_service.pb.h"
@@ -245,7 +245,7 @@ class GrpcConnection final : public Connection,
   void StartStaged(std::string_view method, Call call, const CallContext& context,
                    Done<Result> done) {
     const auto ask = [this](Done<ServerInfo> answer) {
-      GetServerInfo({.deadline = absl::Now() + kAskServerFor}, std::move(answer));
+      GetServerInfo({.deadline = SteadyNow() + kAskServerFor}, std::move(answer));
     };
     std::shared_ptr<StagedCall<Call>> staged;
     if (staging_ != nullptr) staged = Stage(call, *staging_, ask);
@@ -369,14 +369,14 @@ class GrpcConnection final : public Connection,
   // Unregisters a region and waits for the answer.
   absl::Status Unregister(const std::string& name, absl::Duration timeout) {
     absl::Status answer;
-    StartUnregister(name, {.deadline = absl::Now() + timeout, .caller_waits = true},
+    StartUnregister(name, {.deadline = SteadyNow() + timeout, .caller_waits = true},
                     [&](absl::Status status) { answer = std::move(status); });
     return answer;
   }
   // Unregisters a region without waiting, so that memory which the server opened after all can be
   // freed.
   void Forget(const std::string& name) {
-    StartUnregister(name, {.deadline = absl::Now() + kAskServerFor}, [](const absl::Status&) {});
+    StartUnregister(name, {.deadline = SteadyNow() + kAskServerFor}, [](const absl::Status&) {});
   }
 
   // Allocates leased memory, or ordinary memory if there is no lease.

@@ -15,9 +15,9 @@
 #include <mutex>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/grpc/grpc_channel.h"
+#include "kernels/base/steady_time.h"
 #include "proto/grpc_status.h"
 
 namespace phasor::client_internal {
@@ -32,7 +32,7 @@ constexpr std::chrono::milliseconds kGraceOfDeadline{500};
 
 Clock::time_point GiveUpAt(absl::Time deadline) {
   constexpr absl::Duration kForever = absl::Hours(24 * 365);
-  const absl::Duration left = deadline - absl::Now();
+  const absl::Duration left = deadline - SteadyNow();
   if (left > kForever) return Clock::time_point::max();
   return Clock::now() + absl::ToChronoNanoseconds(left) + kGraceOfDeadline;
 }

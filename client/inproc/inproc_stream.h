@@ -16,10 +16,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/common/calls.h"
 #include "client/connection.h"
+#include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
 
 namespace phasor::client_internal {
@@ -29,7 +29,7 @@ inline absl::Status CheckContext(const CallContext& context) {
   if (context.cancel.has_value() && context.cancel->cancelled()) {
     return absl::CancelledError("call: cancelled");
   }
-  if (absl::Now() >= context.deadline) {
+  if (SteadyNow() >= context.deadline) {
     return absl::DeadlineExceededError("call: deadline passed; allow more time");
   }
   return absl::OkStatus();
@@ -104,7 +104,7 @@ class InprocStream final : public ItemStream<Call, Result> {
   std::optional<std::pair<int64_t, Call>> Next() {
     std::unique_lock lock(changed_->mutex);
     while (calls_.empty() && !writes_done_ && CheckContext(context_).ok()) {
-      const absl::Duration left = std::min(context_.deadline - absl::Now(), absl::Hours(24));
+      const absl::Duration left = std::min(context_.deadline - SteadyNow(), absl::Hours(24));
       changed_->condition.wait_for(lock, absl::ToChronoNanoseconds(left));
     }
     if (calls_.empty() || !CheckContext(context_).ok()) return std::nullopt;

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "client/common/calls.h"
+#include "kernels/base/steady_time.h"
 #include "kernels/tensor/tensor_desc.h"
 
 namespace phasor::client_internal {
@@ -62,7 +62,7 @@ std::unique_ptr<StagingPool::Block> StagingPool::Take(int64_t bytes, const AskSe
       bytes_ -= free_.begin()->first;
       dropped.insert(free_.extract(free_.begin()));
     }
-    if (bytes_ + size > max_bytes_ || absl::Now() < lease_after_) return nullptr;
+    if (bytes_ + size > max_bytes_ || SteadyNow() < lease_after_) return nullptr;
     bytes_ += size;
   }
   dropped.clear();
@@ -83,7 +83,7 @@ bool StagingPool::IsLeased(const TensorView& tensor) const {
 void StagingPool::Ask(const AskServer& ask) {
   {
     std::lock_guard lock(mutex_);
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (now < ask_after_) return;
     ask_after_ = now + kAskAgain;
   }
@@ -119,7 +119,7 @@ void StagingPool::GiveBack(SharedMemory memory, LeaseClient* of, bool reuse) {
 void StagingPool::Forget(int64_t bytes) {
   std::lock_guard lock(mutex_);
   bytes_ -= bytes;
-  lease_after_ = absl::Now() + kAskAgain;
+  lease_after_ = SteadyNow() + kAskAgain;
 }
 
 template <typename Call>

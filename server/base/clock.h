@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A clock that nobody sets, and Clock: an interface over it that tests implement.
+// Clock: the steady time, and waiting for it, behind an interface that tests implement.
 #ifndef PHASOR_SERVER_BASE_CLOCK_H_
 #define PHASOR_SERVER_BASE_CLOCK_H_
 
-#include <chrono>
-
 #include "absl/time/time.h"
+#include "kernels/base/steady_time.h"
 #include "server/base/mutex.h"
 
 namespace phasor {
-
-// The time since the system started, as if that was 1970. Ages, waits and deadlines are measured by
-// it: they must not notice that the wall clock is set, as absl::Now() does. It is not a date.
-absl::Time SteadyNow();
-
-// The wall clock's time after `wait`, for functions of gRPC, which want a point of time. They turn
-// it into a wait at once.
-std::chrono::system_clock::time_point WallTimeAfter(absl::Duration wait);
 
 // Tells the time and waits for it. Tests pass their own. Threads: any.
 class Clock {

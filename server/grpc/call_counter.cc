@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "kernels/base/steady_time.h"
 #include "server/grpc/call_context.h"
 
 namespace phasor::rpc {
@@ -12,13 +13,17 @@ namespace phasor::rpc {
 absl::Status Draining() { return absl::UnavailableError("server: draining; try another one"); }
 
 void CallCounter::StartDraining() {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   draining_ = true;
 }
 
 bool CallCounter::WaitForEarlyCalls(absl::Duration time) {
-  absl::MutexLock lock(&mu_);
-  return mu_.AwaitWithTimeout(absl::Condition(this, &CallCounter::NoEarlyCalls), time);
+  const absl::Time until = SteadyNow() + time;
+  MutexLock lock(&mu_);
+  while (early_calls_ > 0 && SteadyNow() < until) {
+    early_calls_left_.WaitFor(&mu_, until - SteadyNow());
+  }
+  return early_calls_ == 0;
 }
 
 void CallCounter::NoteReceived(grpc::CallbackServerContext* context, int64_t bytes) {
@@ -58,7 +63,7 @@ void CallCounter::NoteAnswerTaken(grpc::CallbackServerContext* context) {
 }
 
 grpc::CallbackServerContext* CallCounter::NewCallbackServerContext() {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (!draining_) ++early_calls_;
   return new CallContext(draining_, access_, connections_);
 }
@@ -67,8 +72,8 @@ void CallCounter::Release(grpc::CallbackServerContext* context) {
   CallContext* const call = CallContext::Of(context);
   if (call == nullptr) return;  // an unknown method: gRPC made this context and deletes it
   if (!call->late) {
-    absl::MutexLock lock(&mu_);
-    --early_calls_;
+    MutexLock lock(&mu_);
+    if (--early_calls_ == 0 && draining_) early_calls_left_.SignalAll();
   }
   delete call;
 }

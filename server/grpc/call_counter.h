@@ -14,8 +14,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/base/mutex.h"
 #include "server/engine/phases.h"
 #include "server/grpc/call_observer.h"
 #include "server/net/connections.h"
@@ -61,11 +61,10 @@ class CallCounter final : public grpc::ContextAllocator {
   using grpc::ContextAllocator::Release;
 
  private:
-  bool NoEarlyCalls() const ABSL_SHARED_LOCKS_REQUIRED(mu_) { return early_calls_ == 0; }
-
   Access* const access_;
   const Connections* const connections_;
-  absl::Mutex mu_;
+  Mutex mu_;
+  CondVar early_calls_left_;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   int64_t early_calls_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <functional>
 
-#include "server/base/clock.h"
+#include "kernels/base/steady_time.h"
 
 namespace phasor::rpc {
 

@@ -13,7 +13,7 @@
 #include <atomic>
 #include <vector>
 
-#include "server/base/clock.h"
+#include "kernels/base/steady_time.h"
 #include "server/base/log.h"
 #include "server/base/log_limit.h"
 #include "server/grpc/grpc_version.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/base/steady_time.h"
 #include "proto/protobuf_log.h"
-#include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/log_limit.h"
 #include "server/grpc/grpc_version.h"

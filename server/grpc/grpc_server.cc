@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "server/base/clock.h"
+#include "kernels/base/steady_time.h"
 #include "server/base/log.h"
 #include "server/grpc/access.h"
 #include "server/grpc/call_interceptor.h"

@@ -9,7 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "server/base/clock.h"
+#include "kernels/base/steady_time.h"
 
 namespace phasor::rpc {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "kernels/base/steady_time.h"
 
 // Exported by gRPC, but its header is not installed. gRPC 1.51 tells of no other way that a message
 // has the mark for compressed bytes: if the call names an encoding that gRPC does not know, it
@@ -81,7 +81,7 @@ OpenCalls::Call::~Call() {
 void OpenCalls::Call::AnswerBegins(int64_t bytes) {
   if (calls_.answer_ns_ == 0) return;
   static const int64_t kByteNs = absl::ToInt64Nanoseconds(kAnswerTimePerMiB) >> 20;
-  due_.store(absl::GetCurrentTimeNanos() + calls_.answer_ns_ + bytes * kByteNs,
+  due_.store(absl::ToUnixNanos(SteadyNow()) + calls_.answer_ns_ + bytes * kByteNs,
              std::memory_order_relaxed);
 }
 
@@ -93,10 +93,7 @@ OpenCalls::OpenCalls(const OpenCallLimits& limits, std::function<void(int64_t)> 
 }
 
 OpenCalls::~OpenCalls() {
-  {
-    absl::MutexLock lock(&stop_mu_);
-    stopping_ = true;
-  }
+  stop_.Stop();
   if (watch_.joinable()) watch_.join();
 }
 
@@ -118,18 +115,11 @@ void OpenCalls::Remove(Call* call) {
 void OpenCalls::Watch() {
   // So an overdue call is ended at most a quarter of the timeout late.
   const absl::Duration interval = limits_.answer_timeout / 4;
-  const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(stop_mu_) { return stopping_; };
-  while (true) {
-    {
-      absl::MutexLock lock(&stop_mu_);
-      if (stop_mu_.AwaitWithTimeout(absl::Condition(&woken), interval)) return;
-    }
-    EndOverdue();
-  }
+  while (!stop_.WaitFor(interval)) EndOverdue();
 }
 
 void OpenCalls::EndOverdue() {
-  const int64_t now = absl::GetCurrentTimeNanos();
+  const int64_t now = absl::ToUnixNanos(SteadyNow());
   std::vector<grpc_call*> overdue;
   {
     absl::MutexLock lock(&mu_);

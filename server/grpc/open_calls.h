@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/base/stop_signal.h"
 
 namespace phasor::rpc {
 
@@ -70,7 +71,7 @@ class OpenCalls {
     OpenCalls& calls_;
     grpc_call* const call_;                   // holds a reference
     grpc_auth_context* const connection_;     // holds a reference; there is one for each connection
-    std::atomic<int64_t> due_ = kNothingDue;  // ns since the epoch
+    std::atomic<int64_t> due_ = kNothingDue;  // ns of SteadyNow
     absl::Status refusal_;
   };
 
@@ -86,8 +87,7 @@ class OpenCalls {
   const std::function<void(int64_t)> ended_;
   // The watch waits with a mutex of its own: as long as a thread waits for a condition of a mutex,
   // whoever unlocks it evaluates the condition.
-  absl::Mutex stop_mu_;
-  bool stopping_ ABSL_GUARDED_BY(stop_mu_) = false;
+  StopSignal stop_;
   absl::Mutex mu_;
   absl::flat_hash_set<Call*> calls_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<const grpc_auth_context*, int> of_connection_ ABSL_GUARDED_BY(mu_);

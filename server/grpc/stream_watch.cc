@@ -18,7 +18,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "server/base/clock.h"
+#include "kernels/base/steady_time.h"
 
 namespace phasor {
 namespace {
@@ -107,21 +107,13 @@ StreamWatch::StreamWatch(int64_t most, std::function<void(const std::string& pee
     : most_(most), overcrowded_(std::move(overcrowded)), thread_([this] { Run(); }) {}
 
 StreamWatch::~StreamWatch() {
-  {
-    absl::MutexLock lock(&mu_);
-    stopping_ = true;
-  }
+  stop_.Stop();
   thread_.join();
 }
 
 void StreamWatch::Run() {
-  const auto stopping = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return stopping_; };
   absl::Duration wait = kInterval;
-  while (true) {
-    {
-      absl::MutexLock lock(&mu_);
-      if (mu_.AwaitWithTimeout(absl::Condition(&stopping), wait)) return;
-    }
+  while (!stop_.WaitFor(wait)) {
     const absl::Time began = SteadyNow();
     ForEachSocket([this](const Struct& socket) {
       if (OpenStreams(socket) <= most_) return;

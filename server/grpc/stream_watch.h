@@ -10,9 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
+#include "server/base/stop_signal.h"
 
 namespace phasor {
 
@@ -31,8 +29,7 @@ class StreamWatch {
 
   const int64_t most_;
   const std::function<void(const std::string& peer)> overcrowded_;
-  absl::Mutex mu_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  StopSignal stop_;
   std::thread thread_;
 };
 

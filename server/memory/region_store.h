@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/base/clock.h"
+#include "kernels/base/steady_time.h"
 #include "server/base/mutex.h"
 #include "server/memory/held_region.h"
 #include "server/memory/owner_quotas.h"

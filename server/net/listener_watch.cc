@@ -14,17 +14,13 @@ ListenerWatch::ListenerWatch(const Listener* listener, std::function<void(bool)>
       thread_([this] { Watch(); }) {}
 
 ListenerWatch::~ListenerWatch() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ending_ = true;
-  }
-  ending_changed_.notify_all();
+  stop_.Stop();
   thread_.join();
 }
 
 void ListenerWatch::Watch() {
   bool told = true, before = true;
-  while (WaitForTurn()) {
+  while (!stop_.WaitFor(period_)) {
     const bool now = listener_.accepting();
     // Report a failure only if it is seen twice in a row: after a pause of the whole process, this
     // thread may look before the listener's thread has had a turn.
@@ -34,12 +30,6 @@ void ListenerWatch::Watch() {
     told = now;
     changed_(now);
   }
-}
-
-bool ListenerWatch::WaitForTurn() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  return !ending_changed_.wait_for(lock, absl::ToChronoNanoseconds(period_),
-                                   [this] { return ending_; });
 }
 
 }  // namespace phasor

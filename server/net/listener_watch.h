@@ -3,12 +3,11 @@
 #ifndef PHASOR_SERVER_NET_LISTENER_WATCH_H_
 #define PHASOR_SERVER_NET_LISTENER_WATCH_H_
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "absl/time/time.h"
+#include "server/base/stop_signal.h"
 #include "server/net/listener.h"
 
 namespace phasor {
@@ -25,14 +24,11 @@ class ListenerWatch {
  private:
   void Watch();
   // Returns false if the watch ends.
-  bool WaitForTurn();
 
   const Listener& listener_;
   const std::function<void(bool)> changed_;
   const absl::Duration period_;
-  std::mutex mutex_;
-  std::condition_variable ending_changed_;
-  bool ending_ = false;  // guarded by the mutex
+  StopSignal stop_;
   std::thread thread_;
 };
 

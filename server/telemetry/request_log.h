@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "absl/time/time.h"
-#include "server/base/clock.h"
+#include "kernels/base/steady_time.h"
 #include "server/base/log_limit.h"
 #include "server/grpc/call_observer.h"
 

@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "server/base/clock.h"
+#include "kernels/base/steady_time.h"
 #include "server/base/log.h"
 
 namespace phasor::trace {

@@ -15,6 +15,7 @@
 #include "client/python/native/calls.h"
 #include "client/python/native/moves.h"
 #include "client/python/native/values.h"
+#include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
 
 namespace phasor::python {
@@ -135,7 +136,7 @@ std::shared_ptr<Connection> NativeClient::connection() const {
 CallContext NativeClient::Context(Timeout timeout) const {
   Borrowed::DropWaiting();
   const absl::Duration time = timeout.has_value() ? ToDuration(*timeout) : timeout_;
-  return {.deadline = absl::Now() + time};
+  return {.deadline = SteadyNow() + time};
 }
 
 template <typename T, typename Start>
@@ -365,10 +366,10 @@ void NativeClient::RopeInChunks(nb::tuple call, int64_t chunk_bytes, nb::object 
   CallContext context = Context(timeout);
   context.cancel = cancel;
   // Client does the checks and cuts the batch.
-  const absl::Time deadline = context.deadline;
+  const absl::Duration left = context.deadline - SteadyNow();
   const Client client(connection());
   const auto info = RunBlocking<RunInfo>(cancel, [=, kept = borrowed] {
-    return client.ApplyRoPEInChunks(rope, chunks, {.deadline = deadline, .cancel = cancel});
+    return client.ApplyRoPEInChunks(rope, chunks, {.timeout = left, .cancel = cancel});
   });
   if (error->exception != nullptr) {
     const nb::object exception = nb::steal(error->exception);

@@ -15,12 +15,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/connection.h"
 #include "client/options.h"
 #include "client/python/native/borrowed.h"
 #include "client/python/native/helpers.h"
+#include "kernels/base/steady_time.h"
 
 namespace phasor::python {
 
@@ -70,13 +70,11 @@ absl::StatusOr<T> Block(CallContext context, Start start) {
 
 // Waits for the answer on the main thread and runs signal handlers meanwhile. If one raises, the
 // call is cancelled, and the exception leaves this function, at the latest after kCancelPatience.
-// Without an answer soon after `time` has passed, returns nullopt: gRPC keeps a call as long as a
+// Without an answer soon after the deadline, returns nullopt: gRPC keeps a call as long as a
 // server that has stopped takes no bytes of it.
 template <typename T>
 std::optional<absl::StatusOr<T>> WaitWithSignals(Pending<T>& pending, CancelToken& cancel,
-                                                 absl::Duration time) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point began = Clock::now();
+                                                 absl::Time deadline) {
   bool done = false;
   while (true) {
     {
@@ -85,7 +83,7 @@ std::optional<absl::StatusOr<T>> WaitWithSignals(Pending<T>& pending, CancelToke
     }
     if (done) return *std::move(pending.answer);
     if (PyErr_CheckSignals() == 0) {
-      if (absl::FromChrono(Clock::now() - began) < time + kDeadlinePatience) continue;
+      if (SteadyNow() < deadline + kDeadlinePatience) continue;
       return std::nullopt;
     }
     cancel.Cancel();
@@ -107,7 +105,7 @@ absl::StatusOr<T> Await(CallContext context, bool may_block, Borrowed borrowed, 
   }
   CancelToken cancel;
   context.cancel = cancel;
-  const absl::Duration time = context.deadline - absl::Now();
+  const absl::Time deadline = context.deadline;
   auto pending = std::make_shared<Pending<T>>();
   pending->borrowed = std::move(borrowed);
   {
@@ -115,7 +113,7 @@ absl::StatusOr<T> Await(CallContext context, bool may_block, Borrowed borrowed, 
     start(std::move(context),
           Done<T>([pending](absl::StatusOr<T> value) { pending->Set(std::move(value)); }));
   }
-  auto answer = WaitWithSignals(*pending, cancel, time);
+  auto answer = WaitWithSignals(*pending, cancel, deadline);
   if (!answer.has_value()) {
     return absl::DeadlineExceededError(
         "timeout: passed while the server took no bytes of the call");
@@ -138,7 +136,7 @@ absl::StatusOr<T> RunBlocking(CancelToken cancel, std::function<absl::StatusOr<T
     work = nullptr;  // drop what it borrows before the caller goes on
     pending->Set(std::move(result));
   }).detach();
-  return *WaitWithSignals(*pending, cancel, absl::InfiniteDuration());
+  return *WaitWithSignals(*pending, cancel, absl::InfiniteFuture());
 }
 
 }  // namespace phasor::python

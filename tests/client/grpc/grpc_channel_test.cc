@@ -13,6 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/base/steady_time.h"
 #include "tests/client/grpc/fake_server.h"
 #include "tests/support/temp_dir.h"
 
@@ -27,7 +28,7 @@ using ::testing::SizeIs;
 // Waits are noted, and pass at once.
 class FakeTimer : public Timer {
  public:
-  absl::Time Now() override { return absl::Now() + waited; }
+  absl::Time Now() override { return SteadyNow() + waited; }
   void After(absl::Duration delay, absl::AnyInvocable<void()> then) override {
     waits.push_back(delay);
     waited += delay;
@@ -41,7 +42,7 @@ class FakeTimer : public Timer {
 class StartingTimer : public Timer {
  public:
   explicit StartingTimer(std::string address) : address_(std::move(address)) {}
-  absl::Time Now() override { return absl::Now(); }
+  absl::Time Now() override { return SteadyNow(); }
   void After(absl::Duration delay, absl::AnyInvocable<void()> then) override {
     if (++waits_ == 4) {
       server_.emplace([this](const auto&) { return ++calls, FakeServer::Reply{}; }, address_);
@@ -63,7 +64,7 @@ class GrpcChannelTest : public ::testing::TestWithParam<bool> {
  protected:
   // Calls with one raw entry and waits.
   absl::Status Call(const FakeServer& server, const std::string& raw,
-                    const CallContext& context = {.deadline = absl::Now() + absl::Seconds(30)}) {
+                    const CallContext& context = {.deadline = SteadyNow() + absl::Seconds(30)}) {
     GrpcChannel channel(*GrpcTarget(server.target()), {}, &timer_);
     return Call(channel, raw, context);
   }
@@ -122,7 +123,7 @@ TEST_P(GrpcChannelTest, CarriesMetadataWithEveryAttempt) {
   });
   const std::string bytes("\0\xff", 2);
   EXPECT_TRUE(Call(server, "abc",
-                   {.deadline = absl::Now() + absl::Seconds(30),
+                   {.deadline = SteadyNow() + absl::Seconds(30),
                     .metadata = {{"traceparent", "00-1-2-01"}, {"x-bin", bytes}}})
                   .ok());
   EXPECT_THAT(seen, ElementsAre("00-1-2-01", bytes, "00-1-2-01", bytes));
@@ -196,7 +197,7 @@ TEST_P(GrpcChannelTest, MalformedResponsesAreInternalErrors) {
 TEST_P(GrpcChannelTest, DeadlinesEndCallsThatNobodyAnswers) {
   FakeServer server([](const auto&) { return FakeServer::Reply{.never = true}; });
   const std::string large(1 << 20, 'x');
-  EXPECT_EQ(Call(server, large, {.deadline = absl::Now() + absl::Milliseconds(200)}).code(),
+  EXPECT_EQ(Call(server, large, {.deadline = SteadyNow() + absl::Milliseconds(200)}).code(),
             absl::StatusCode::kDeadlineExceeded);
 }
 
@@ -207,7 +208,7 @@ TEST_P(GrpcChannelTest, CancelReachesACallInFlight) {
     return FakeServer::Reply{.never = true};
   });
   EXPECT_EQ(
-      Call(server, "abc", {.deadline = absl::Now() + absl::Seconds(30), .cancel = token}).code(),
+      Call(server, "abc", {.deadline = SteadyNow() + absl::Seconds(30), .cancel = token}).code(),
       absl::StatusCode::kCancelled);
 }
 
@@ -216,14 +217,14 @@ TEST_P(GrpcChannelTest, CancelledTokensStopCallsAtOnce) {
   CancelToken token;
   token.Cancel();
   EXPECT_EQ(
-      Call(server, "abc", {.deadline = absl::Now() + absl::Seconds(30), .cancel = token}).code(),
+      Call(server, "abc", {.deadline = SteadyNow() + absl::Seconds(30), .cancel = token}).code(),
       absl::StatusCode::kCancelled);
 }
 
 TEST_P(GrpcChannelTest, NobodyThereIsUnavailable) {
   const TempDir dir;
   GrpcChannel channel(*GrpcTarget("unix:" + dir.path() + "/socket"), {}, &timer_);
-  EXPECT_EQ(Call(channel, "abc", {.deadline = absl::Now() + absl::Seconds(30)}).code(),
+  EXPECT_EQ(Call(channel, "abc", {.deadline = SteadyNow() + absl::Seconds(30)}).code(),
             absl::StatusCode::kUnavailable);
   EXPECT_GE(timer_.waited, kReconnectWait) << "before it gives up";
   EXPECT_LE(timer_.waited, kReconnectWait + absl::Seconds(1));
@@ -234,7 +235,7 @@ TEST_P(GrpcChannelTest, ARetryWaitsForAServerThatIsReplaced) {
   const std::string target = "unix:" + dir.path() + "/socket";  // no other process can listen there
   StartingTimer timer(target);
   GrpcChannel channel(*GrpcTarget(target), {.max_attempts = 2}, &timer);
-  const absl::Status status = Call(channel, "abc", {.deadline = absl::Now() + absl::Seconds(30)});
+  const absl::Status status = Call(channel, "abc", {.deadline = SteadyNow() + absl::Seconds(30)});
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(timer.calls, 1);
 }
@@ -260,7 +261,7 @@ TEST_P(GrpcChannelTest, ChannelsAreConnectionsOfTheirOwn) {
     return FakeServer::Reply{};
   });
   GrpcChannel channel(*GrpcTarget(server.target()), {.channels = 3}, &timer_);
-  const CallContext context{.deadline = absl::Now() + absl::Seconds(30)};
+  const CallContext context{.deadline = SteadyNow() + absl::Seconds(30)};
   for (int i = 0; i < 6; ++i) EXPECT_TRUE(Call(channel, "abc", context).ok());
   EXPECT_THAT(peers, SizeIs(3));
 }
@@ -279,7 +280,7 @@ TEST(GrpcChannelEndTest, CallsMayOutliveTheirChannel) {
       result = std::move(status);
       done.Notify();
     };
-    channel->Start(std::move(call), {.deadline = absl::Now() + absl::Seconds(30)});
+    channel->Start(std::move(call), {.deadline = SteadyNow() + absl::Seconds(30)});
     channel.reset();
     done.WaitForNotification();
     EXPECT_EQ(result.code(), absl::StatusCode::kUnavailable);

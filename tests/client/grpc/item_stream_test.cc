@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/time/clock.h"
+#include "kernels/base/steady_time.h"
 #include "tests/client/grpc/stream_service.h"
 #include "tests/support/status_matchers.h"
 
@@ -108,12 +108,12 @@ TEST_F(ItemStreamTest, AnAnswerBeforeItsCallWasSentWaitsUntilThatIsNotSentAnyMor
   call.positions = IntegerRange{0, 1, kTokens};
   call.tensors = {MutableView(x, {kTokens, 1, 8})};
   service_.guess = 1;
-  const absl::Time deadline = absl::Now() + absl::Milliseconds(500);
+  const absl::Time deadline = SteadyNow() + absl::Milliseconds(500);
   const auto stream =
       MakeRopeStream(service_.channel(), std::make_shared<LeaseHolder>(), {.deadline = deadline});
   ASSERT_TRUE(stream->Write(1, call).ok());
   stream->Read();
-  EXPECT_GT(absl::Now(), deadline - absl::Milliseconds(50)) << "when gRPC drops the message";
+  EXPECT_GT(SteadyNow(), deadline - absl::Milliseconds(50)) << "when gRPC drops the message";
   service_.read_on.Notify();
   EXPECT_EQ(stream->Finish().code(), absl::StatusCode::kDeadlineExceeded);
 }

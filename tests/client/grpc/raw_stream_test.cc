@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "absl/time/clock.h"
+#include "kernels/base/steady_time.h"
 #include "tests/client/grpc/stream_service.h"
 
 namespace phasor::client_internal {
@@ -147,7 +147,7 @@ TEST(RawStreamTest, DeadlineTokenAndCancelEndABlockedRead) {
   grpc::ByteBuffer bytes;
   {
     RawStream stream(service.channel(), kMethod,
-                     {.deadline = absl::Now() + absl::Milliseconds(20)});
+                     {.deadline = SteadyNow() + absl::Milliseconds(20)});
     EXPECT_FALSE(stream.Read(&bytes));
     EXPECT_EQ(stream.Finish().code(), absl::StatusCode::kDeadlineExceeded);
   }

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "kernels/base/steady_time.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
-#include "server/base/clock.h"
 #include "tests/server/api/test_server.h"
 #include "tests/support/eventually.h"
 #include "tests/support/patience.h"

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests which callers are one client, and which are on another host.
+// Tests which callers are one client, which are on another host, and when their calls must end.
 #include "server/grpc/caller.h"
 
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+
+#include "kernels/base/steady_time.h"
+#include "phasor/v1/position_embedding_service.grpc.pb.h"
 
 namespace phasor::rpc {
 namespace {
@@ -34,6 +38,36 @@ TEST(CallerTest, TheAddressOfAPeerIsThatOfTheListener) {
   EXPECT_EQ(AddressOfPeer("ipv6:%5Bfe80::1%25eth0%5D:4711"), "fe80::1:4711");
   EXPECT_EQ(AddressOfPeer("unix:"), "");
   EXPECT_EQ(AddressOfPeer("ipv6:"), "");
+}
+
+// Notes how long its last call has left.
+class Clockwatcher final : public v1::PositionEmbeddingService::CallbackService {
+ public:
+  grpc::ServerUnaryReactor* ListPresets(grpc::CallbackServerContext* context,
+                                        const v1::ListPresetsRequest*,
+                                        v1::ListPresetsResponse*) override {
+    left = DeadlineOf(*context) - SteadyNow();
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+  absl::Duration left;
+};
+
+TEST(CallerTest, ADeadlineIsByTheSteadyClock) {
+  Clockwatcher service;
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&service);
+  const auto server = builder.BuildAndStart();
+  const auto stub = v1::PositionEmbeddingService::NewStub(server->InProcessChannel({}));
+  v1::ListPresetsResponse response;
+  grpc::ClientContext never, later;
+  ASSERT_TRUE(stub->ListPresets(&never, {}, &response).ok());
+  EXPECT_EQ(service.left, absl::InfiniteDuration());
+  later.set_deadline(WallTimeAfter(absl::Hours(1)));
+  ASSERT_TRUE(stub->ListPresets(&later, {}, &response).ok());
+  EXPECT_GT(service.left, absl::ZeroDuration());
+  EXPECT_LE(service.left, absl::Hours(1) + absl::Seconds(1)) << "gRPC rounds up";
 }
 
 }  // namespace

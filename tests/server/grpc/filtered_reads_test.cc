@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "absl/time/clock.h"
+#include "kernels/base/steady_time.h"
 #include "server/base/file_descriptor.h"
 #include "tests/support/http2_frames.h"
 
@@ -27,7 +27,7 @@ Pair Connected() {
 }
 
 std::unique_ptr<FrameFilter> Filter() {
-  return std::make_unique<FrameFilter>(100, std::make_shared<ResetBudget>(absl::Now()));
+  return std::make_unique<FrameFilter>(100, std::make_shared<ResetBudget>(SteadyNow()));
 }
 
 // Reads with one recvmsg, in two pieces.
