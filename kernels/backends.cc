@@ -3,9 +3,9 @@
 #include "kernels/backends.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
+#include "kernels/base/cores.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -23,8 +23,7 @@ namespace {
 std::unique_ptr<Backend> MakeCpu(const BackendOptions& options, cpu::Target target,
                                  std::string_view name) {
   cpu::CpuBackendOptions cpu;
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  cpu.threads = options.threads > 0 ? options.threads : cores;
+  cpu.threads = options.threads > 0 ? options.threads : UsableCores();
   cpu.target = target;
   cpu.name = name;
   return cpu::MakeCpuBackend(cpu);

@@ -12,10 +12,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "kernels/base/cores.h"
 #include "server/base/log.h"
 #include "server/base/process.h"
 #include "server/config/server_command.h"
@@ -196,7 +196,7 @@ int Run(const std::vector<std::string>& arguments, ServerOptions options) {
 int Main(const std::vector<std::string>& arguments) {
   NameMissingThreads();
   ChooseLockOrderChecks();
-  LimitHeaps(static_cast<int>(std::thread::hardware_concurrency()));
+  LimitHeaps(UsableCores());
   const absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
   if (!command.ok()) return Complain(command.status(), kExitBadOptions);
   if (command->print.empty()) return Run(arguments, command->options);

@@ -8,7 +8,6 @@
 
 #include <cstdio>
 #include <memory>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -17,6 +16,7 @@
 #include "bench/server/raw_client.h"
 #include "kernels/backend/backend.h"
 #include "kernels/backends.h"
+#include "kernels/base/cores.h"
 #include "kernels/request/request.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "proto/convert.h"
@@ -75,7 +75,7 @@ void ServeUntilEnd(const std::string& tcp_address) {
 
 int ServePhasor(const std::string& unix_path) {
   ChooseLockOrderChecks();
-  LimitHeaps(static_cast<int>(std::thread::hardware_concurrency()));
+  LimitHeaps(UsableCores());
   ServerOptions options;
   options.listen = {"127.0.0.1:0", unix_path};
   options.lease_socket = absl::StrCat(absl::StripPrefix(unix_path, "unix:"), ".lease");

@@ -43,7 +43,7 @@ struct ServerOptions {
   std::string backend = "auto";          // auto | cpu | cuda | reference
   std::vector<int> devices;              // numbers of the CUDA runtime; empty: all
   std::string device_fault = "restart";  // restart | retry
-  int threads = 0;                       // compute threads; 0: one per core
+  int threads = 0;                       // compute threads; 0: one per core that it may use
   int64_t inline_bytes = 1 << 20;        // calls up to this size run on the receiving thread
   int64_t plan_cache_bytes = int64_t{64} << 20;
   int64_t pool_bytes = int64_t{256} << 20;

@@ -15,6 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/inlined_vector.h"
+#include "kernels/base/cores.h"
 #include "server/base/admission.h"
 #include "server/base/mutex.h"
 #include "server/engine/call_queue.h"
@@ -41,9 +42,7 @@ struct Batch {
   bool gathers = false;  // a run during which other calls gather
 };
 
-int WorkerCount(int wanted) {
-  return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
+int WorkerCount(int wanted) { return wanted > 0 ? wanted : UsableCores(); }
 
 // Returns `status` and counts it in `count`.
 absl::Status Counted(std::atomic<int64_t>* count, absl::Status status) {

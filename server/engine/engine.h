@@ -28,7 +28,7 @@ inline constexpr int64_t kSmallMessageBytes = 16 << 10;
 
 // Threads and limits of an engine.
 struct EngineOptions {
-  // Threads that gather and compute, in [0, 1024]. 0: one per core.
+  // Threads that gather and compute, in [0, 1024]. 0: as many as UsableCores.
   int workers = 0;
   // Bytes of requests in flight and of responses not yet freed, > 0. Calls beyond it are refused.
   int64_t max_inflight_bytes = int64_t{4} << 30;

@@ -9,12 +9,12 @@
 
 #include <cstdio>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "absl/time/clock.h"
 #include "kernels/backend/backend.h"
 #include "kernels/backends.h"
+#include "kernels/base/cores.h"
 #include "server/base/process.h"
 #include "server/server.h"
 
@@ -44,8 +44,8 @@ int Main(int argc, char** argv) {
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);                         // of all threads
-  LimitHeaps(static_cast<int>(std::thread::hardware_concurrency()));  // as phasor-server does
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // of all threads
+  LimitHeaps(UsableCores());                   // as phasor-server does
   ServerOptions options;
   options.listen = {"127.0.0.1:0"};
   options.threads = kWorkers;
