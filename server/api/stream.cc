@@ -333,7 +333,7 @@ class Stream::Call final : public engine::Call {
 
   void Done(absl::StatusOr<engine::Result> result) override {
     if (result.ok() && transfers != nullptr) {
-      transfers->Store(items, *result);
+      transfers->Store(*result);
       phases.stored = std::chrono::steady_clock::now();
     }
     answer.status = result.ok() ? result->items[0].status : result.status();
@@ -361,7 +361,7 @@ class Stream::Call final : public engine::Call {
   int64_t plan_bytes = 0;                        // of large plans of this message
   std::shared_ptr<const ChunkedItem> chunk_of;   // the item borrows its positions
   Permit quota_permit;                           // of the caller's own bytes in flight
-  std::unique_ptr<memory::Transfers> transfers;  // nullptr: nothing is copied
+  std::unique_ptr<memory::Transfers> transfers;  // nullptr: nothing to do
 
  private:
   const std::shared_ptr<Stream> stream_;

@@ -93,7 +93,7 @@ class TensorCall final : public engine::Call {
 
   void Done(absl::StatusOr<engine::Result> result) override {
     if (result.ok() && transfers_ != nullptr) {
-      transfers_->Store(items, *result);
+      transfers_->Store(*result);
       phases.stored = std::chrono::steady_clock::now();
     }
     CallCounter::NotePhases(context_, phases);
@@ -113,7 +113,7 @@ class TensorCall final : public engine::Call {
   grpc::ServerUnaryReactor* const reactor_;
   grpc::ByteBuffer* const response_;
   ReceivedMessage received_;
-  std::unique_ptr<memory::Transfers> transfers_;  // nullptr: nothing is copied
+  std::unique_ptr<memory::Transfers> transfers_;  // nullptr: nothing to do
 };
 
 }  // namespace

@@ -3,13 +3,11 @@
 #include "server/memory/binding.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
-#include "kernels/request/written_bytes.h"
 
 namespace phasor::memory {
 namespace {
@@ -52,8 +50,8 @@ absl::StatusOr<Binding::Place> Binding::FindOnHost(const SharedTensor& tensor, i
   if (place.leased == nullptr) {
     PHASOR_ASSIGN_OR_RETURN(place.named,
                             stores.regions->Find(tensor.name, memory_.caller, tensor.name_path));
-    PHASOR_RETURN_IF_ERROR(place.named->CheckRange(tensor.offset, bytes, tensor.offset_path));
     if (write) PHASOR_RETURN_IF_ERROR(place.named->CheckWritable(tensor.name_path));
+    PHASOR_ASSIGN_OR_RETURN(place.data, place.named->At(tensor.offset, bytes, tensor.offset_path));
     return place;
   }
   if (write) {
@@ -87,6 +85,7 @@ absl::StatusOr<Binding::Place> Binding::Find(const SharedTensor& tensor, int64_t
 
 absl::Status Binding::Hold(const SharedTensor& tensor, const Place& place) {
   if (place.leased != nullptr) bound_.held.push_back(place.leased);
+  if (place.named != nullptr) transfers().AddRegion(items_, place.named, tensor.path);
   if (place.device == nullptr) return absl::OkStatus();
   bound_.held.push_back(place.device);
   const DevicePort& device = place.device->device();
@@ -106,9 +105,8 @@ absl::Status Binding::Input(const SharedTensor& tensor, size_t slot, engine::Ite
   PHASOR_ASSIGN_OR_RETURN(const Place place, Find(tensor, bytes, /*write=*/false));
   Add(RangeOf(tensor, place, bytes, /*output=*/false));
   if (input.slot.reading != Reading::kInPart) bound_.shared_bytes += bytes;
-  if (place.named != nullptr || (place.device != nullptr && !input.slot.on_device)) {
-    transfers().AddInput(items_, slot,
-                         {place.named, place.device, tensor.offset, bytes, tensor.path});
+  if (place.device != nullptr && !input.slot.on_device) {
+    transfers().AddInput(items_, slot, {place.device, tensor.offset, bytes});
     return absl::OkStatus();
   }
   PHASOR_RETURN_IF_ERROR(Hold(tensor, place));
@@ -120,9 +118,9 @@ absl::Status Binding::Input(const SharedTensor& tensor, size_t slot, engine::Ite
 absl::StatusOr<Binding::Place> Binding::FindOutput(const SharedTensor& tensor,
                                                    int64_t bytes) const {
   PHASOR_ASSIGN_OR_RETURN(Place place, Find(tensor, bytes, /*write=*/true));
-  if (place.named == nullptr && tensor.offset % SizeOf(tensor.dtype) != 0) {
+  if (reinterpret_cast<uintptr_t>(place.data) % static_cast<uintptr_t>(SizeOf(tensor.dtype)) != 0) {
     return InvalidAt(tensor.offset_path, tensor.offset, "; must be a multiple of the element's ",
-                     SizeOf(tensor.dtype));
+                     SizeOf(tensor.dtype), " bytes, counted from the beginning of the memory");
   }
   return place;
 }
@@ -130,37 +128,12 @@ absl::StatusOr<Binding::Place> Binding::FindOutput(const SharedTensor& tensor,
 absl::Status Binding::Cache(const SharedTensor& tensor, size_t slot, engine::Item* item) {
   engine::Output& output = item->outputs[slot];
   PHASOR_ASSIGN_OR_RETURN(const Place place, FindOutput(tensor, output.slot.bytes));
-  if (place.named != nullptr) return NamedPool(tensor, place, slot, item);
   PHASOR_RETURN_IF_ERROR(Hold(tensor, place));
   Add(RangeOf(tensor, place, output.slot.bytes, /*output=*/true));
   bound_.shared_bytes += output.slot.like_input_bytes;
   output.place = DestinationAt(tensor, place.data);
   if (place.device != nullptr) output.place.dirty = place.device->dirty_flag();
-  return absl::OkStatus();
-}
-
-// A copied cache would be written back whole, over what others write meanwhile. Of a pool, only the
-// rows that the move writes go back.
-absl::Status Binding::NamedPool(const SharedTensor& tensor, const Place& place, size_t slot,
-                                engine::Item* item) {
-  engine::Output& output = item->outputs[slot];
-  const auto* const move = std::get_if<PreparedMove>(&item->prepared);
-  if (move == nullptr || !WritesWholeRows(*move, static_cast<size_t>(output.slot.index))) {
-    return absl::UnimplementedError(
-        StrCat(tensor.name_path, ": a named region; must be in leased memory or inline for ",
-               move == nullptr ? "caches" : "rows whose lanes are apart"));
-  }
-  const RegionPart part{place.named, nullptr, tensor.offset, output.slot.bytes, tensor.path};
-  const auto input = std::find_if(
-      item->inputs.begin(), item->inputs.end(),
-      [&](const engine::Input& in) { return in.slot.output == static_cast<int>(slot); });
-  transfers().AddInput(items_, static_cast<size_t>(input - item->inputs.begin()), part);
-  transfers().AddOutput(items_, slot, part);
   if (output.slot.moves_within) in_place_.push_back(items_);
-  output.place = DestinationAt(tensor, nullptr);
-  output.place.copied = true;
-  Add(RangeOf(tensor, place, output.slot.bytes, /*output=*/true));
-  bound_.shared_bytes += output.slot.bytes;
   return absl::OkStatus();
 }
 
@@ -179,16 +152,15 @@ absl::Status Binding::Output(const SharedTensor& tensor, const SharedTensor* inp
   }
   const int64_t bytes = strided ? output.slot.like_input_bytes : output.slot.bytes;
   PHASOR_ASSIGN_OR_RETURN(const Place place, FindOutput(tensor, bytes));
-  const bool copied = place.named != nullptr || (place.device != nullptr && !output.slot.on_device);
+  const bool copied = place.device != nullptr && !output.slot.on_device;
   if (copied && strided) {  // the bytes between its elements would be written too
-    return Invalid(tensor.path, ".strides: set in a named region; must be empty");
+    return Invalid(tensor.path, ".strides: set for what is copied to the device; must be empty");
   }
   output.place = DestinationAt(tensor, copied ? nullptr : place.data);
   output.place.strided = strided;
   output.place.copied = copied;
   if (copied) {
-    transfers().AddOutput(items_, slot,
-                          {place.named, place.device, tensor.offset, bytes, tensor.path});
+    transfers().AddOutput(items_, slot, {place.device, tensor.offset, bytes});
   } else {
     PHASOR_RETURN_IF_ERROR(Hold(tensor, place));
     if (place.device != nullptr) output.place.dirty = place.device->dirty_flag();
@@ -203,8 +175,7 @@ absl::Status Binding::Output(const SharedTensor& tensor, const SharedTensor* inp
   // The range of the input is in the list already. The output is the same bytes.
   const auto own = std::find_if(ranges_.begin() + static_cast<std::ptrdiff_t>(item_begin_),
                                 ranges_.end(), [&](const Range& other) {
-                                  return !other.output && other.space == range.space &&
-                                         other.span.begin == range.span.begin &&
+                                  return !other.output && other.span.begin == range.span.begin &&
                                          other.span.end == range.span.end;
                                 });
   if (own != ranges_.end()) {
@@ -217,10 +188,9 @@ absl::Status Binding::Output(const SharedTensor& tensor, const SharedTensor* inp
 
 Binding::Range Binding::RangeOf(const SharedTensor& tensor, const Place& place, int64_t bytes,
                                 bool output) const {
-  const int64_t begin =
-      place.named != nullptr ? tensor.offset : reinterpret_cast<int64_t>(place.data);
-  return {place.named.get(), SpanOf(tensor.dtype, tensor.shape, tensor.strides, begin, bytes),
-          output, items_, tensor.path};
+  const auto begin = reinterpret_cast<int64_t>(place.data);
+  return {SpanOf(tensor.dtype, tensor.shape, tensor.strides, begin, bytes), output, items_,
+          tensor.path};
 }
 
 void Binding::Add(Range range) {
@@ -246,7 +216,7 @@ absl::Status Binding::CheckItem() const {
     for (size_t j = item_begin_; j < i; ++j) {
       const Range& a = ranges_[j];
       const Range& b = ranges_[i];
-      if (a.space != b.space || !(a.output || b.output)) continue;
+      if (!(a.output || b.output)) continue;
       if (!Apart(a.span, b.span)) return Overlap(a, b);
     }
   }
@@ -271,14 +241,10 @@ absl::Status Binding::CheckItems() {
       }
     }
   };
-  std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) {
-    return std::tie(a.space, a.span.begin) < std::tie(b.space, b.span.begin);
-  });
-  const void* space = nullptr;
-  Farthest inputs, outputs;  // of earlier ranges in the same space
+  std::sort(ranges_.begin(), ranges_.end(),
+            [](const Range& a, const Range& b) { return a.span.begin < b.span.begin; });
+  Farthest inputs, outputs;  // of earlier ranges
   for (const Range& range : ranges_) {
-    if (range.space != space) inputs = outputs = Farthest();
-    space = range.space;
     for (const Range* before :
          {outputs.OfOthers(range), range.output ? inputs.OfOthers(range) : nullptr}) {
       if (before != nullptr && before->span.end > range.span.begin) return Overlap(*before, range);

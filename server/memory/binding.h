@@ -58,7 +58,7 @@ struct SharedTensor {
 // What the tensors of a call need.
 struct Bound {
   std::vector<std::shared_ptr<const void>> held = {};  // memory that the items use
-  std::unique_ptr<Transfers> transfers = nullptr;      // nullptr: nothing is copied
+  std::unique_ptr<Transfers> transfers = nullptr;      // nullptr: nothing to do
   int64_t shared_bytes = 0;  // read and written in shared memory, without kInPart inputs
   // Bytes of the server's memory that the copies need.
   int64_t copied_bytes() const { return transfers == nullptr ? 0 : transfers->bytes(); }
@@ -80,14 +80,12 @@ class Binding {
 
   // Sets the place of output `slot`. `input`: the tensor that it is computed from, if that is in
   // shared memory too; the output may have the same place. INVALID_ARGUMENT also: strides that are
-  // neither empty nor those of the input, strides in memory that is copied, or an offset in leased
-  // or device memory that is no multiple of the element's size.
+  // neither empty nor those of the input, strides in memory that is copied, or a place that is no
+  // multiple of the element's size.
   absl::Status Output(const SharedTensor& tensor, const SharedTensor* input, size_t slot,
                       engine::Item* item);
 
-  // The same for a cache or a pool, of which only parts are written. A pool in a named region is
-  // copied, and the rows that are written go back. UNIMPLEMENTED also: a cache in a named region,
-  // or a pool there whose rows are not whole.
+  // The same for a cache or a pool, of which only parts are written.
   absl::Status Cache(const SharedTensor& tensor, size_t slot, engine::Item* item);
 
   // Ends an item; what is bound next belongs to the next item. INVALID_ARGUMENT: an output of the
@@ -105,11 +103,10 @@ class Binding {
     std::shared_ptr<const SealedMemory> leased;
     std::shared_ptr<const Region> named;
     std::shared_ptr<DeviceRegion> device;
-    std::byte* data = nullptr;  // of leased or device memory
+    std::byte* data = nullptr;
   };
-  // The bytes that a tensor spans, in one address space.
+  // The addresses that a tensor spans.
   struct Range {
-    const void* space;  // nullptr: addresses; otherwise the named region of the offsets
     ByteSpan span;
     bool output;
     size_t item;
@@ -119,9 +116,7 @@ class Binding {
   absl::StatusOr<Place> Find(const SharedTensor& tensor, int64_t bytes, bool write) const;
   absl::StatusOr<Place> FindOnHost(const SharedTensor& tensor, int64_t bytes, bool write) const;
   absl::StatusOr<Place> FindOutput(const SharedTensor& tensor, int64_t bytes) const;
-  absl::Status NamedPool(const SharedTensor& tensor, const Place& place, size_t slot,
-                         engine::Item* item);
-  // For memory that is used where it lies.
+  // Keeps memory that is used where it lies.
   absl::Status Hold(const SharedTensor& tensor, const Place& place);
   Range RangeOf(const SharedTensor& tensor, const Place& place, int64_t bytes, bool output) const;
   void Add(Range range);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens shared memory of clients, and checks, reads and writes ranges of it.
+// Opens and maps shared memory of clients, and checks ranges of it.
 #include "server/memory/region.h"
 
 #include <fcntl.h>
@@ -54,16 +54,6 @@ absl::Status CheckFits(const RegionPlace& place, int64_t size, std::string_view 
   return CheckPlace(place.offset, place.bytes, size, StrCat("'", place.key, "'"), path);
 }
 
-absl::Status Unusable(std::string_view use, const std::string& path) {
-  return absl::InternalError(
-      StrCat(path, ": cannot be ", use, " (", SystemError(errno), "); register other memory"));
-}
-
-absl::Status Shrunk(const std::string& path) {
-  return absl::InvalidArgumentError(
-      StrCat(path, ": the shared memory was shrunk after its registration; must keep its size"));
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Region>> Region::Open(RegionPlace place, const Paths& paths) {
@@ -79,29 +69,23 @@ absl::StatusOr<std::shared_ptr<const Region>> Region::Open(RegionPlace place, co
   }
   if (fd < 0) return OpenError(errno, place.key, paths.key);
   // From here on the region owns the descriptor.
-  std::shared_ptr<const Region> region(new Region(std::move(place), fd, writable));
+  std::shared_ptr<Region> region(new Region(std::move(place), fd, writable));
   PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd, paths.key));
   PHASOR_RETURN_IF_ERROR(CheckFits(region->place_, size, paths.bytes));
+  auto mapping = GuardedMapping::Map(fd, region->place_.offset, region->place_.bytes, writable);
+  if (!mapping.ok()) {
+    return absl::ResourceExhaustedError(StrCat(paths.bytes, ": ", mapping.status().message()));
+  }
+  region->mapping_ = *std::move(mapping);
   return region;
 }
 
 Region::~Region() { close(fd_); }
 
-absl::Status Region::CheckRange(int64_t offset, int64_t bytes, const std::string& path) const {
-  return memory::CheckRange(offset, bytes, place_.bytes, "the region", path);
-}
-
-absl::Status Region::Read(int64_t offset, int64_t bytes, std::byte* out,
-                          const std::string& path) const {
-  for (int64_t done = 0; done < bytes;) {
-    const ssize_t n =
-        pread(fd_, out + done, static_cast<size_t>(bytes - done), place_.offset + offset + done);
-    if (n == 0) return Shrunk(path);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Unusable("read", path);
-    done += n;
-  }
-  return absl::OkStatus();
+absl::StatusOr<std::byte*> Region::At(int64_t offset, int64_t bytes,
+                                      const std::string& path) const {
+  PHASOR_RETURN_IF_ERROR(CheckRange(offset, bytes, place_.bytes, "the region", path));
+  return mapping_->data() + offset;
 }
 
 absl::Status Region::CheckWritable(const std::string& path) const {
@@ -110,24 +94,17 @@ absl::Status Region::CheckWritable(const std::string& path) const {
       StrCat(path, ": the server may only read this memory; let its user write to it"));
 }
 
-absl::Status Region::Write(int64_t offset, int64_t bytes, const std::byte* in,
-                           const std::string& path) const {
-  PHASOR_RETURN_IF_ERROR(CheckWritable(path));
-  // A write beyond the end would make the client's memory grow again.
+absl::Status Region::CheckWhole(const std::string& path) const {
   PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd_, path));
-  if (!CheckFits(place_, size, path).ok()) return Shrunk(path);
-  for (int64_t done = 0; done < bytes;) {
-    const ssize_t n =
-        pwrite(fd_, in + done, static_cast<size_t>(bytes - done), place_.offset + offset + done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == ENOSPC) {
-      return absl::ResourceExhaustedError(StrCat(path, ": no pages for it (", SystemError(errno),
-                                                 "); allocate all of it (posix_fallocate)"));
-    }
-    if (n <= 0) return Unusable("written", path);
-    done += n;
+  if (!CheckFits(place_, size, path).ok()) {
+    return absl::InvalidArgumentError(
+        StrCat(path, ": the shared memory was shrunk after its registration; must keep its size"));
   }
-  return absl::OkStatus();
+  if (!mapping_->lost()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      StrCat(path,
+             ": parts of the shared memory were missing, because it was shrunk or the system "
+             "has no pages for it; allocate all of it (posix_fallocate) and register again"));
 }
 
 }  // namespace phasor::memory

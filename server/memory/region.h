@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Region: POSIX shared memory of a client, which is read and written by copying.
+// Region: POSIX shared memory of a client, which is computed on where it lies.
 //
-// It is never mapped: if a client shrank mapped memory, accessing it would end this process
-// (SIGBUS). Reads and writes through a descriptor come back short instead.
+// The client may shrink it at any time. Reads then return zeros and writes are lost, until whoever
+// used the memory asks CheckWhole.
 #ifndef PHASOR_SERVER_MEMORY_REGION_H_
 #define PHASOR_SERVER_MEMORY_REGION_H_
 
@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/memory/guarded_mapping.h"
 
 namespace phasor::memory {
 
@@ -25,13 +26,15 @@ struct RegionPlace {
   bool read_only = false;  // never written
 };
 
-// An open region. Owns a descriptor. The client may change its bytes at any time. Threads: any.
+// An open region. Owns a descriptor and a mapping. The client may change its bytes at any time.
+// Threads: any.
 class Region {
  public:
   // Opens a region without blocking. If this process may not write the memory, opens it for reading
   // only. `paths` are the names of the fields in the request.
   // INVALID_ARGUMENT: the key is not a name, or the memory ends before the region. NOT_FOUND: no
-  // such memory. PERMISSION_DENIED: it may not be opened.
+  // such memory. PERMISSION_DENIED: it may not be opened. RESOURCE_EXHAUSTED: no descriptor, or no
+  // room for the mapping.
   struct Paths {
     std::string_view key = "key";
     std::string_view bytes = "byte_size";
@@ -43,18 +46,17 @@ class Region {
 
   const RegionPlace& place() const { return place_; }
 
-  // INVALID_ARGUMENT: bytes [offset, offset + bytes) are not inside the region.
-  absl::Status CheckRange(int64_t offset, int64_t bytes, const std::string& path) const;
+  // The address of bytes [offset, offset + bytes). INVALID_ARGUMENT "<path>: ...": they are not all
+  // inside.
+  absl::StatusOr<std::byte*> At(int64_t offset, int64_t bytes, const std::string& path) const;
 
   // PERMISSION_DENIED: the region may not be written.
   absl::Status CheckWritable(const std::string& path) const;
 
-  // Copy from or to a range that CheckRange accepted. INVALID_ARGUMENT: the client has shrunk its
-  // memory. PERMISSION_DENIED: it is read-only. RESOURCE_EXHAUSTED: the system has no pages for
-  // parts that the client never wrote. INTERNAL: another error of the system.
-  absl::Status Read(int64_t offset, int64_t bytes, std::byte* out, const std::string& path) const;
-  absl::Status Write(int64_t offset, int64_t bytes, const std::byte* in,
-                     const std::string& path) const;
+  // Whether all memory was there so far. INVALID_ARGUMENT: the client has shrunk it.
+  // RESOURCE_EXHAUSTED: the system had no pages for parts that the client never wrote. If somebody
+  // had touched what was missing, the region stays unusable.
+  absl::Status CheckWhole(const std::string& path) const;
 
  private:
   Region(RegionPlace place, int fd, bool writable)
@@ -63,6 +65,7 @@ class Region {
   const RegionPlace place_;
   const int fd_;
   const bool writable_;
+  std::unique_ptr<const GuardedMapping> mapping_;
 };
 
 }  // namespace phasor::memory

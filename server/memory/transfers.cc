@@ -7,47 +7,30 @@
 #include <utility>
 
 #include "kernels/base/text.h"
-#include "kernels/request/written_bytes.h"
 
 namespace phasor::memory {
-namespace {
 
-absl::Status Read(const RegionPart& part, std::byte* out) {
-  if (part.device != nullptr) return part.device->Read(part.offset, part.bytes, out);
-  return part.host->Read(part.offset, part.bytes, out, part.path);
-}
-
-absl::Status Write(const RegionPart& part, const std::byte* in) {
-  if (part.device != nullptr) return part.device->Write(part.offset, part.bytes, in);
-  return part.host->Write(part.offset, part.bytes, in, part.path);
-}
-
-// Writes the bytes of pool `pool` that the move wrote. Others may be writing the rest of it.
-absl::Status WriteMoved(const PreparedMove& move, int pool, RegionPart part, const std::byte* in) {
-  const int64_t begin = part.offset;
-  absl::Status status;
-  ForEachWritten(move, static_cast<size_t>(pool), [&](int64_t first, int64_t bytes) {
-    if (!status.ok()) return;
-    part.offset = begin + first;
-    part.bytes = bytes;
-    status = Write(part, in + first);
-  });
-  return status;
-}
-
-}  // namespace
-
-void Transfers::AddInput(size_t item, size_t slot, RegionPart part) {
+void Transfers::AddInput(size_t item, size_t slot, DevicePart part) {
   bytes_ += part.bytes;
   inputs_.push_back({item, slot, std::move(part)});
 }
 
-void Transfers::AddOutput(size_t item, size_t slot, RegionPart part) {
+void Transfers::AddOutput(size_t item, size_t slot, DevicePart part) {
   bytes_ += part.bytes;
   outputs_.push_back({item, slot, std::move(part)});
 }
 
+void Transfers::AddRegion(size_t item, std::shared_ptr<const Region> region, std::string path) {
+  regions_.push_back({item, std::move(region), std::move(path)});
+}
+
 absl::Status Transfers::Fetch(engine::BufferPool& pool, absl::Span<engine::Item> items) {
+  for (const auto& [i, region, path] : regions_) {
+    if (!items[i].status.ok()) continue;
+    if (absl::Status whole = region->CheckWhole(path); !whole.ok()) {
+      items[i] = engine::Item(std::move(whole));
+    }
+  }
   for (const auto& [i, slot, part] : inputs_) {
     engine::Item& item = items[i];
     if (!item.status.ok() || part.bytes == 0) continue;
@@ -56,7 +39,8 @@ absl::Status Transfers::Fetch(engine::BufferPool& pool, absl::Span<engine::Item>
       return absl::UnavailableError(
           StrCat("server: no memory for ", part.bytes, " bytes; try again"));
     }
-    if (absl::Status status = Read(part, copy->data()); !status.ok()) {
+    absl::Status status = part.region->Read(part.offset, part.bytes, copy->data());
+    if (!status.ok()) {
       item = engine::Item(std::move(status));
       continue;
     }
@@ -66,24 +50,29 @@ absl::Status Transfers::Fetch(engine::BufferPool& pool, absl::Span<engine::Item>
   return absl::OkStatus();
 }
 
-void Transfers::Store(absl::Span<const engine::Item> items, engine::Result& result) const {
+void Transfers::Store(engine::Result& result) const {
   for (const auto& [item, slot, part] : outputs_) {
     engine::ItemResult& of_item = result.items[item];
     if (!of_item.status.ok()) continue;
     const std::byte* const data = result.buffer->data() + of_item.outputs[slot].offset;
-    const auto* const move = std::get_if<PreparedMove>(&items[item].prepared);
-    of_item.status = move == nullptr
-                         ? Write(part, data)
-                         : WriteMoved(*move, items[item].outputs[slot].slot.index, part, data);
-    if (of_item.status.ok()) continue;
-    of_item.outputs.clear();
-    if (std::find(in_place_.begin(), in_place_.end(), item) == in_place_.end()) continue;
-    of_item.status =
-        absl::AbortedError(StrCat("server: failed in the middle of an in-place call; start again "
-                                  "from the original, because what it was to change may hold "
-                                  "neither input nor output: ",
-                                  of_item.status.message()));
+    Fail(item, part.region->Write(part.offset, part.bytes, data), result);
   }
+  for (const auto& [item, region, path] : regions_) {
+    if (result.items[item].status.ok()) Fail(item, region->CheckWhole(path), result);
+  }
+}
+
+void Transfers::Fail(size_t item, const absl::Status& why, engine::Result& result) const {
+  if (why.ok()) return;
+  engine::ItemResult& failed = result.items[item];
+  failed.outputs.clear();
+  failed.status = why;
+  if (std::find(in_place_.begin(), in_place_.end(), item) == in_place_.end()) return;
+  failed.status =
+      absl::AbortedError(StrCat("server: failed in the middle of an in-place call; start again "
+                                "from the original, because what it was to change may hold "
+                                "neither input nor output: ",
+                                why.message()));
 }
 
 }  // namespace phasor::memory

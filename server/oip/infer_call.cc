@@ -103,7 +103,7 @@ class InferCall final : public engine::Call {
   void Done(absl::StatusOr<engine::Result> result) override {
     const Tick computed = Now();
     if (result.ok() && prepared_.bound.transfers != nullptr) {
-      prepared_.bound.transfers->Store(items, *result);
+      prepared_.bound.transfers->Store(*result);
       phases.stored = Now();
     }
     const absl::Status status = result.ok() ? result->items[0].status : result.status();

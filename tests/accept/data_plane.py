@@ -102,12 +102,15 @@ CHECKS = [
     of_group(
         "Named regions: truncation after registering and during a run, unlinking, a killed owner, foreign use, 10,000 cycles, overflow, names, quotas",
         "tests/e2e/server_e2e_test",
-        *(f"NamedRegionsTest.{name}" for name in (
+        *(f"LostRegionsTest.{name}" for name in (
             "AClientThatCutsItsMemoryShortAfterRegisteringGetsAnError",
             "AClientThatCutsItsMemoryShortDuringARunGetsAnError",
+            "PagesThatVanishDuringARunFailOnlyTheCallsThatUsedThem",
             "MemoryMayChangeItsSizeAllTheTime",
             "AClientMayUnlinkItsMemory",
             "AnOwnerThatIsKilledDuringARunLeavesNothing",
+        )),
+        *(f"NamedRegionsTest.{name}" for name in (
             "ARegionIsNothingToOthers",
             "CyclesOfRegisteringLeaveNoDescriptor",
             "RangesOutsideARegionAreRefusedEvenWhenTheirEndOverflows",

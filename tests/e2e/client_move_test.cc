@@ -333,7 +333,6 @@ class NamedPoolTest : public ClientServerTest {
   }
 };
 
-// A region that clients may write meanwhile is copied as a whole; only rows go back.
 TEST_F(NamedPoolTest, NamedRegionsAreSourcesAndDestinations) {
   const PoolCells source = RandomPool(1), target = RandomPool(2);
   const auto text = [](const PoolCells& cells) {
@@ -383,18 +382,6 @@ TEST_F(NamedPoolTest, NamedRegionsAreSourcesAndDestinations) {
       EXPECT_EQ(to.bytes() == text(expected), true) << Name(code);
     }
   }
-  MoveCall apart = MoveOf(KeyCode::kBFloat16, MoveMode::kCopyOnWrite);
-  apart.layouts[0].name = "vllm-paged-x";
-  apart.layouts[0].layers = 1;
-  for (KeyLayer& layer : apart.layers) layer.layer = 0;
-  apart.layers.resize(1);
-  apart.specs.resize(1);
-  v1::MoveKeysResponse response;
-  const grpc::Status refused = move(apart, &response);
-  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_THAT(refused.error_message(),
-              HasSubstr("item.pools[1].region.region: a named region; must be in leased memory or "
-                        "inline for rows whose lanes are apart"));
 }
 
 }  // namespace

@@ -229,9 +229,9 @@ class Regions {
   }
   void Use(const std::string& name, const memory::RegionCaller& caller) {
     if (const auto region = store_.Find(name, caller, "x"); region.ok()) {
-      std::byte byte{};
-      EXPECT_THAT((*region)->Read(7, 1, &byte, "x"), testing::IsOk());
-      EXPECT_EQ(byte, std::byte{'h'});
+      const auto data = (*region)->At(7, 1, "x");
+      ASSERT_THAT(data, testing::IsOk());
+      EXPECT_EQ(**data, std::byte{'h'});
     }
     const auto region = devices_.Find(name, caller, "x");
     if (region.ok()) {

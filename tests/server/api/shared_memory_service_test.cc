@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests named regions over gRPC: answers, and calls that use regions.
-// tests/e2e/named_regions_test.cc tests what clients may do to regions.
+// tests/e2e/named_regions_test.cc and lost_regions_test.cc test what clients may do to regions.
 #include "server/api/shared_memory_service.h"
 
 #include <gmock/gmock.h>

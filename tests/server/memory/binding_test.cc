@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
+#include "absl/strings/match.h"
 #include "kernels/base/text.h"
 #include "tests/support/device_backend.h"
 #include "tests/support/device_backends.h"
@@ -137,21 +140,37 @@ class NamedRegionTest : public BindingTest {
   const CallerMemory both_{{.leases = &store_, .regions = &regions_}, {"me"}};
 };
 
-TEST_F(NamedRegionTest, TensorsAreCopiedAndCounted) {
+TEST_F(NamedRegionTest, TensorsAreTheMemoryItself) {
   Binding binding(both_);
-  engine::Item item = ItemOf({128}, {64});
+  engine::Item item = ItemOf({128}, {64, 64});
   ASSERT_THAT(binding.Input(NamedAt(0, "in"), 0, &item), IsOk());
   ASSERT_THAT(binding.Output(NamedAt(128, "out"), nullptr, 0, &item), IsOk());
-  EXPECT_TRUE(item.inputs[0].bytes.empty()) << "until the call is admitted";
-  EXPECT_TRUE(item.outputs[0].place.copied);
-  EXPECT_EQ(item.outputs[0].place.data, nullptr);
-  EXPECT_FALSE(item.outputs[0].place.in_answer());
+  ASSERT_THAT(binding.Cache(NamedAt(192, "cache"), 1, &item), IsOk());
+  const std::byte* const begin = item.inputs[0].bytes[0].data();
+  EXPECT_EQ(*begin, std::byte{'m'});
+  EXPECT_TRUE(item.inputs[0].changing) << "the client can write it at any time";
+  EXPECT_EQ(item.outputs[0].place.data - begin, 128);
+  EXPECT_EQ(item.outputs[1].place.data - begin, 192);
   ASSERT_THAT(binding.EndItem(), IsOk());
   const auto bound = binding.Finish();
   ASSERT_THAT(bound, IsOk());
-  EXPECT_EQ(bound->copied_bytes(), 192);
-  EXPECT_EQ(bound->shared_bytes, 192);
-  EXPECT_TRUE(bound->held.empty());
+  EXPECT_EQ(bound->copied_bytes(), 0);
+  EXPECT_EQ(bound->shared_bytes, 256);
+}
+
+// Elements are aligned in memory, so the region's own offset counts too.
+TEST_F(NamedRegionTest, OutputsBeginAtAnElement) {
+  ASSERT_THAT(regions_.Register("odd", {region_.key(), 2, 998}, {"me"}), IsOk());
+  SharedTensor output = NamedAt(2, "out");
+  for (const auto& [name, offset, fits] :
+       {std::tuple("named", 2, false), {"named", 4, true}, {"odd", 4, false}, {"odd", 2, true}}) {
+    output.name = name;
+    output.offset = offset;
+    engine::Item item = ItemOf({}, {64});
+    const absl::Status status = Binding(both_).Output(output, nullptr, 0, &item);
+    EXPECT_EQ(status.ok(), fits) << name << " " << offset;
+    EXPECT_EQ(absl::StrContains(status.message(), "must be a multiple of the"), !fits);
+  }
 }
 
 TEST_F(NamedRegionTest, TensorsOverlapByTheirOffsets) {
@@ -175,14 +194,6 @@ TEST_F(NamedRegionTest, WhatTheCallerHasSetAsideIsInsideTheRegion) {
               StatusIs(kInvalid, HasSubstr("out.region.offset_bytes: 101 bytes from 900")));
 }
 
-// What would be written back is the whole cache, over what others wrote meanwhile.
-TEST_F(NamedRegionTest, CachesAreInLeasedMemory) {
-  engine::Item item = ItemOf({}, {128});
-  EXPECT_THAT(Binding(both_).Cache(NamedAt(0, "cache"), 0, &item),
-              StatusIs(absl::StatusCode::kUnimplemented,
-                       HasSubstr("cache.region.region: a named region; must be in leased")));
-}
-
 // Leased memory that is changed already cannot be tried again when a named region fails.
 TEST_F(NamedRegionTest, TransfersKnowWhatIsInPlaceElsewhere) {
   for (const bool in_place : {false, true}) {
@@ -198,8 +209,8 @@ TEST_F(NamedRegionTest, TransfersKnowWhatIsInPlaceElsewhere) {
     engine::Result result;
     result.buffer = pool.Get(128);
     result.items.resize(1);
-    result.items[0].outputs = {{0, 0}, {0, 128}};
-    binding.Finish()->transfers->Store(absl::MakeConstSpan(&item, 1), result);
+    result.items[0].outputs = {{0, 0}, {0, 0}};
+    binding.Finish()->transfers->Store(result);
     EXPECT_EQ(result.items[0].status.code(),
               in_place ? absl::StatusCode::kAborted : absl::StatusCode::kInvalidArgument);
     region_.Resize(1000);

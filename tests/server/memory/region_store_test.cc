@@ -97,9 +97,9 @@ TEST_F(RegionStoreTest, ARegionInUseOutlivesItsName) {
   const auto region = store_.Find("in", kMe, "x");
   ASSERT_THAT(region, IsOk());
   store_.UnregisterAll(kMe);
-  std::byte byte{};
-  EXPECT_THAT((*region)->Read(1, 1, &byte, "x"), IsOk());
-  EXPECT_EQ(byte, std::byte{'b'});
+  const auto data = (*region)->At(1, 1, "x");
+  ASSERT_THAT(data, IsOk());
+  EXPECT_EQ(**data, std::byte{'b'});
 }
 
 TEST_F(RegionStoreTest, RegionsAreLimitedInNumber) {

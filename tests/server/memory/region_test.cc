@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests reading and writing a client's memory, whatever the client does to it meanwhile.
+// Tests the memory of a client, whatever the client does to it meanwhile.
 #include "server/memory/region.h"
 
 #include <dirent.h>
@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstring>
 #include <limits>
 #include <string>
 
@@ -19,20 +20,15 @@ namespace {
 using ::phasor::testing::IsOk;
 using ::phasor::testing::SharedMemory;
 using ::phasor::testing::StatusIs;
-using ::testing::_;
 using ::testing::HasSubstr;
 
 using ::phasor::testing::kInvalid;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
-std::string ReadAll(const Region& region, int64_t offset, int64_t bytes) {
-  std::string out(static_cast<size_t>(bytes), '?');
-  EXPECT_THAT(region.Read(offset, bytes, reinterpret_cast<std::byte*>(out.data()), "x"), IsOk());
-  return out;
-}
-
-const std::byte* BytesOf(const std::string& text) {
-  return reinterpret_cast<const std::byte*>(text.data());
+std::string Text(const Region& region, int64_t offset, int64_t bytes) {
+  const auto data = region.At(offset, bytes, "x");
+  EXPECT_THAT(data, IsOk());
+  return {reinterpret_cast<const char*>(*data), static_cast<size_t>(bytes)};
 }
 
 int OpenDescriptors() {
@@ -43,13 +39,13 @@ int OpenDescriptors() {
   return count;
 }
 
-TEST(RegionTest, ReadsAndWritesItsPartAndNothingElse) {
+TEST(RegionTest, IsItsPartOfTheMemory) {
   const SharedMemory memory("0123456789");
   const auto region = Region::Open({memory.key(), 2, 6}, {});
   ASSERT_THAT(region, IsOk());
-  EXPECT_EQ(ReadAll(**region, 0, 6), "234567");
-  EXPECT_EQ(ReadAll(**region, 1, 3), "345");
-  ASSERT_THAT((*region)->Write(4, 2, BytesOf("XY"), "x"), IsOk());
+  EXPECT_EQ(Text(**region, 0, 6), "234567");
+  EXPECT_EQ(Text(**region, 1, 3), "345");
+  std::memcpy(*(*region)->At(4, 2, "x"), "XY", 2);
   EXPECT_EQ(memory.bytes(), "012345XY89");
 }
 
@@ -89,37 +85,40 @@ TEST(RegionTest, RangesStayInsideTheRegion) {
   const SharedMemory memory("0123456789");
   const auto region = Region::Open({memory.key(), 2, 6}, {});
   ASSERT_THAT(region, IsOk());
-  EXPECT_THAT((*region)->CheckRange(0, 6, "x"), IsOk());
-  EXPECT_THAT((*region)->CheckRange(6, 0, "x"), IsOk());
+  EXPECT_THAT((*region)->At(0, 6, "x"), IsOk());
+  EXPECT_THAT((*region)->At(6, 0, "x"), IsOk());
   const std::pair<int64_t, int64_t> outside[] = {{0, 7},  {6, 1},    {7, 0},       {-1, 1},
                                                  {0, -1}, {kMax, 1}, {3, kMax - 1}};
   for (const auto& [offset, bytes] : outside) {
-    EXPECT_THAT((*region)->CheckRange(offset, bytes, "x"), StatusIs(kInvalid, HasSubstr("x: ")));
+    EXPECT_THAT((*region)->At(offset, bytes, "x"), StatusIs(kInvalid, HasSubstr("x: ")));
   }
 }
 
 TEST(RegionTest, AClientThatShrinksItsMemoryGetsAnError) {
-  const SharedMemory memory("0123456789");
-  const auto region = Region::Open({memory.key(), 0, 10}, {});
+  const SharedMemory memory(std::string(10'000, 'm'));
+  const auto region = Region::Open({memory.key(), 0, 10'000}, {});
   ASSERT_THAT(region, IsOk());
-  memory.Resize(4);
-  std::string out(10, '?');
-  EXPECT_THAT((*region)->Read(0, 10, reinterpret_cast<std::byte*>(out.data()), "x"),
-              StatusIs(kInvalid, HasSubstr("shrunk")));
-  EXPECT_THAT((*region)->Write(0, 10, BytesOf("aaaaaaaaaa"), "x"),
-              StatusIs(kInvalid, HasSubstr("shrunk")));
-  EXPECT_EQ(memory.bytes(), "0123");  // it did not grow again
+  EXPECT_THAT((*region)->CheckWhole("x"), IsOk());
+  memory.Resize(9999);
+  EXPECT_THAT((*region)->CheckWhole("x"),
+              StatusIs(kInvalid, HasSubstr("x: the shared memory was shrunk")));
+  memory.Resize(10'000);
+  EXPECT_THAT((*region)->CheckWhole("x"), IsOk()) << "nobody has touched what was missing";
+  memory.Resize(0);
+  EXPECT_EQ(Text(**region, 9998, 2), std::string(2, '\0'));
+  EXPECT_THAT((*region)->CheckWhole("x"), StatusIs(kInvalid, HasSubstr("shrunk")));
+  memory.Resize(10'000);
+  EXPECT_THAT((*region)->CheckWhole("x"), StatusIs(absl::StatusCode::kResourceExhausted,
+                                                   HasSubstr("x: parts of the shared memory")));
 }
 
 TEST(RegionTest, WhatIsOnlyReadIsOpenedForReading) {
   const SharedMemory memory("0123456789");
   const auto region = Region::Open({memory.key(), 0, 10, /*read_only=*/true}, {});
   ASSERT_THAT(region, IsOk());
-  EXPECT_EQ(ReadAll(**region, 0, 3), "012");
-  EXPECT_THAT((*region)->CheckWritable("x"), StatusIs(absl::StatusCode::kPermissionDenied, _));
-  EXPECT_THAT((*region)->Write(0, 1, BytesOf("a"), "x"),
+  EXPECT_EQ(Text(**region, 0, 3), "012");
+  EXPECT_THAT((*region)->CheckWritable("x"),
               StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("x: ")));
-  EXPECT_EQ(memory.bytes(), "0123456789");
 }
 
 // A pipe without a writer would keep whoever opens it waiting.
@@ -146,7 +145,7 @@ TEST(RegionTest, OutlivesTheNameOfItsMemory) {
   const auto region = Region::Open({memory->key(), 0, 3}, {});
   ASSERT_THAT(region, IsOk());
   memory.reset();
-  EXPECT_EQ(ReadAll(**region, 0, 3), "abc");
+  EXPECT_EQ(Text(**region, 0, 3), "abc");
 }
 
 }  // namespace

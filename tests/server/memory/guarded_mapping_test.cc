@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests mapped memory that its owner takes away.
+#include "server/memory/guarded_mapping.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+
+namespace phasor::memory {
+namespace {
+
+using ::phasor::testing::IsOk;
+
+const int64_t kPage = sysconf(_SC_PAGESIZE);
+
+// A file in memory, filled with 'm'.
+class File {
+ public:
+  explicit File(int64_t bytes) : fd_(memfd_create("guarded_mapping_test", MFD_CLOEXEC)) {
+    const std::string text(static_cast<size_t>(bytes), 'm');
+    EXPECT_EQ(pwrite(fd_, text.data(), text.size(), 0), bytes);
+  }
+  ~File() { close(fd_); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  int fd() const { return fd_; }
+  void Resize(int64_t bytes) const { EXPECT_EQ(ftruncate(fd_, bytes), 0); }
+  std::string bytes() const {
+    std::string text(static_cast<size_t>(lseek(fd_, 0, SEEK_END)), '\0');
+    EXPECT_EQ(pread(fd_, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+    return text;
+  }
+
+ private:
+  const int fd_;
+};
+
+std::unique_ptr<const GuardedMapping> Map(const File& file, int64_t offset, int64_t bytes,
+                                          bool writable = true) {
+  auto mapping = GuardedMapping::Map(file.fd(), offset, bytes, writable);
+  EXPECT_THAT(mapping, IsOk());
+  return *std::move(mapping);
+}
+
+std::string Text(const GuardedMapping& mapping, int64_t bytes) {
+  return {reinterpret_cast<const char*>(mapping.data()), static_cast<size_t>(bytes)};
+}
+
+TEST(GuardedMappingTest, IsTheMemoryFromItsOffsetOn) {
+  const File file(2 * kPage);
+  const auto mapping = Map(file, kPage + 3, 5);
+  std::memcpy(mapping->data(), "abcde", 5);
+  std::string expected(static_cast<size_t>(2 * kPage), 'm');
+  expected.replace(static_cast<size_t>(kPage) + 3, 5, "abcde");
+  EXPECT_EQ(file.bytes() == expected, true);
+  EXPECT_FALSE(mapping->lost());
+}
+
+TEST(GuardedMappingTest, WhatIsMissingReadsAsZerosAndTakesWritesThatNobodySees) {
+  const File file(4 * kPage);
+  const auto mapping = Map(file, 0, 4 * kPage);
+  file.Resize(kPage);
+  EXPECT_FALSE(mapping->lost()) << "nobody has touched it";
+  std::memset(mapping->data(), 'w', static_cast<size_t>(4 * kPage));
+  EXPECT_TRUE(mapping->lost());
+  EXPECT_EQ(file.bytes().size(), static_cast<size_t>(kPage)) << "it did not grow again";
+  file.Resize(4 * kPage);
+  EXPECT_TRUE(mapping->lost()) << "for good";
+  EXPECT_EQ(Text(*mapping, 4 * kPage).substr(static_cast<size_t>(kPage)),
+            std::string(static_cast<size_t>(3 * kPage), 'w'));
+}
+
+TEST(GuardedMappingTest, MemoryForReadingReadsAsZeros) {
+  const File file(kPage);
+  const auto mapping = Map(file, 0, kPage, /*writable=*/false);
+  file.Resize(0);
+  EXPECT_EQ(Text(*mapping, kPage), std::string(static_cast<size_t>(kPage), '\0'));
+  EXPECT_TRUE(mapping->lost());
+}
+
+TEST(GuardedMappingTest, OtherMappingsStayAsTheyAre) {
+  const File file(kPage), shrunk(kPage);
+  const auto before = Map(file, 0, kPage), mapping = Map(shrunk, 0, kPage),
+             after = Map(file, 0, kPage);
+  shrunk.Resize(0);
+  EXPECT_EQ(mapping->data()[kPage - 1], std::byte{0});
+  EXPECT_TRUE(mapping->lost());
+  EXPECT_FALSE(before->lost() || after->lost());
+  EXPECT_EQ(Text(*before, kPage), file.bytes());
+  EXPECT_EQ(Text(*after, kPage), file.bytes());
+}
+
+TEST(GuardedMappingTest, ManyThreadsMayFindItMissing) {
+  constexpr int kThreads = 8;
+  for (int round = 0; round < 50; ++round) {
+    const File file(kThreads * kPage);
+    const auto mapping = Map(file, 0, kThreads * kPage);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        std::byte* const page = mapping->data() + i * kPage;
+        do {
+          std::memset(page, 'w', static_cast<size_t>(kPage));
+        } while (!mapping->lost());
+      });
+    }
+    file.Resize(0);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_TRUE(file.bytes().empty());
+  }
+}
+
+// Maps are made and go while others are lost.
+TEST(GuardedMappingTest, ComesAndGoesWhileOthersAreLost) {
+  std::atomic<bool> stop = false;
+  std::thread other([&] {
+    const File file(kPage);
+    while (!stop) EXPECT_EQ(Map(file, 0, kPage)->data()[0], std::byte{'m'});
+  });
+  for (int i = 0; i < 500; ++i) {
+    const File file(kPage);
+    const auto mapping = Map(file, 0, kPage);
+    file.Resize(0);
+    EXPECT_EQ(mapping->data()[0], std::byte{0});
+  }
+  stop = true;
+  other.join();
+}
+
+TEST(GuardedMappingDeathTest, OtherBusErrorsEndTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const File file(kPage);
+  const auto guarded = Map(file, 0, kPage);
+  void* const plain =
+      mmap(nullptr, static_cast<size_t>(kPage), PROT_READ, MAP_SHARED, file.fd(), 0);
+  ASSERT_NE(plain, MAP_FAILED);
+  EXPECT_DEATH(
+      {
+        file.Resize(0);
+        std::string(static_cast<const char*>(plain), 1);
+      },
+      "");
+  EXPECT_DEATH(kill(getpid(), SIGBUS), "");
+  munmap(plain, static_cast<size_t>(kPage));
+}
+
+TEST(GuardedMappingTest, AHandlerOfBusErrorsFromBeforeStillGetsTheOthers) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        signal(SIGBUS, [](int) { _exit(7); });
+        const File file(kPage);
+        const auto guarded = Map(file, 0, kPage);
+        raise(SIGBUS);
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
+TEST(GuardedMappingTest, WhatTheSystemRefusesIsAnError) {
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  EXPECT_THAT(GuardedMapping::Map(pipes[0], 0, 1, false),
+              testing::StatusIs(absl::StatusCode::kResourceExhausted,
+                                ::testing::HasSubstr("1 bytes cannot be mapped (")));
+  for (const int end : pipes) close(end);
+}
+
+}  // namespace
+}  // namespace phasor::memory
