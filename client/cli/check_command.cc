@@ -149,7 +149,8 @@ class CheckCommand final : public Command {
  public:
   explicit CheckCommand(CLI::App& parent)
       : Command(parent, "check-cache",
-                "Check that cached keys rotate as their model says, by one prompt at two offsets") {
+                "Check that cached keys rotate as their model says, by one prompt at two offsets",
+                Calls::kNothing) {
     AddSpecFlags(*app(), spec_);
     AddDumpFlags();
     source_.layout.page_size = 0;  // by the tensor's shape
@@ -158,11 +159,7 @@ class CheckCommand final : public Command {
   }
 
   absl::Status Run(std::ostream& out) override {
-    if (!common_.server.empty()) {
-      return absl::InvalidArgumentError(
-          "--server: given; must not be, check-cache computes in this process");
-    }
-    PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
+    PHASOR_ASSIGN_OR_RETURN(const Client client, Client::Connect("inproc:", common_.Options()));
     CheckReport report;
     PHASOR_RETURN_IF_ERROR(FillSpecs());
     PHASOR_RETURN_IF_ERROR(FillCases(&report));
@@ -342,9 +339,9 @@ class CheckCommand final : public Command {
     if (report.fits()) return absl::OkStatus();
     size_t bad = 0;
     for (const Diagnosis& diagnosis : report.diagnoses) bad += diagnosis.layers.size();
-    return absl::DataLossError(StrCat("--input: ", bad, " of ", report.layers.size(),
-                                      " layers do not fit the specification; ",
-                                      report.diagnoses.front().says));
+    return absl::DataLossError(
+        StrCat("--input: ", bad, " of ", report.layers.size(),
+               " layers do not fit the specification; the report says what does"));
   }
 
   Spec spec_;

@@ -363,6 +363,22 @@ std::string IsAbove0(const std::string& text) {
              : StrCat("'", text, "'; must be a number above 0");
 }
 
+void AddSecurityFlags(CLI::App& app, CommonFlags& common) {
+  app.add_flag("--tls", common.tls, "Use TLS to --server; other TLS options turn it on too");
+  app.add_option("--ca", common.files.ca_file,
+                 "PEM of the authority that signed the server's certificate; default the system's "
+                 "roots. Turns on TLS");
+  app.add_option("--cert", common.files.cert_file,
+                 "PEM of this client's certificate. Turns on TLS");
+  app.add_option("--key", common.files.key_file, "PEM of the private key of --cert");
+  app.add_option("--server-name", common.files.server_name,
+                 "Name to expect in the server's certificate; default the host of --server. Turns "
+                 "on TLS");
+  app.add_option("--token-file", common.token_file, "File with the bearer token to send");
+  app.add_flag("--token-over-plaintext", common.token_over_plaintext,
+               "Allow sending the token to another host without TLS");
+}
+
 // An address that is empty, as of a shell's variable that is not set, must not compute in this
 // process unnoticed; nor may a call that should be secure.
 absl::Status RefuseWithoutServer(const CLI::App& command) {
@@ -381,33 +397,24 @@ absl::Status RefuseWithoutServer(const CLI::App& command) {
 
 }  // namespace
 
-Command::Command(CLI::App& parent, const std::string& name, const std::string& help)
+Command::Command(CLI::App& parent, const std::string& name, const std::string& help, Calls calls)
     : app_(parent.add_subcommand(name, help)) {
-  app_->add_option(
-      "--server", common_.server,
-      "Address of a server: host:50051 or unix:/path; default: compute in this process");
+  const bool calls_servers = calls == Calls::kServers;
+  if (calls_servers) {
+    app_->add_option(
+        "--server", common_.server,
+        "Address of a server: host:50051 or unix:/path; default: compute in this process");
+  }
   app_->add_option("--timeout", common_.timeout_s, "Seconds after which a call fails")
       ->capture_default_str()
       ->check(IsAbove0);
-  app_->add_option("--threads", common_.threads, "Threads that compute, when no --server is given")
+  app_->add_option("--threads", common_.threads,
+                   calls_servers ? "Threads that compute, when no --server is given"
+                                 : "Threads that compute")
       ->capture_default_str()
       ->check(IsAbove0);
   app_->add_flag("--json", common_.json, "Print JSON instead of a table");
-  app_->add_flag("--tls", common_.tls, "Use TLS to --server; other TLS options turn it on too");
-  app_->add_option(
-      "--ca", common_.files.ca_file,
-      "PEM of the authority that signed the server's certificate; default the system's "
-      "roots. Turns on TLS");
-  app_->add_option("--cert", common_.files.cert_file,
-                   "PEM of this client's certificate. Turns on TLS");
-  app_->add_option("--key", common_.files.key_file, "PEM of the private key of --cert");
-  app_->add_option(
-      "--server-name", common_.files.server_name,
-      "Name to expect in the server's certificate; default the host of --server. Turns "
-      "on TLS");
-  app_->add_option("--token-file", common_.token_file, "File with the bearer token to send");
-  app_->add_flag("--token-over-plaintext", common_.token_over_plaintext,
-                 "Allow sending the token to another host without TLS");
+  if (calls_servers) AddSecurityFlags(*app_, common_);
 }
 
 ClientOptions CommonFlags::Options() const {

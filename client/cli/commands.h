@@ -40,7 +40,11 @@ class Command {
   CLI::App* app() const { return app_; }
 
  protected:
-  Command(CLI::App& parent, const std::string& name, const std::string& help);
+  // Whether the command can call a server, and has the flags for it.
+  enum class Calls : uint8_t { kServers, kNothing };
+
+  Command(CLI::App& parent, const std::string& name, const std::string& help,
+          Calls calls = Calls::kServers);
   absl::StatusOr<Client> Connect() const { return Connect(common_.Options()); }
   absl::StatusOr<Client> Connect(const ClientOptions& options) const;
 

@@ -31,10 +31,9 @@ class TopCommand final : public Command {
   explicit TopCommand(CLI::App& parent)
       : Command(parent, "top",
                 "Show live what one server does. Every number comes from its page for "
-                "Prometheus (--metrics-listen); rates are the change between two readings") {
-    for (const char* flag : {"--server", "--threads"}) {
-      app()->remove_option(app()->get_option(flag));
-    }
+                "Prometheus (--metrics-listen); rates are the change between two readings",
+                Calls::kNothing) {
+    app()->remove_option(app()->get_option("--threads"));
     app()
         ->add_option("--metrics", metrics_,
                      "Address that the server was given with --metrics-listen: host:port or "
