@@ -13,8 +13,8 @@ struct Phases {
   Tick submitted = {};  // it was checked; from here on it waits for a worker
   Tick started = {};    // a worker took it, or the thread that received it; payload is gathered
   Tick gathered = {};   // the backend computes
-  Tick computed = {};   // the backend is done; results are copied to the caller's memory
-  Tick stored = {};     // they were copied; not set if there was nothing to copy
+  Tick computed = {};   // the backend is done; memory of the caller is written or checked
+  Tick stored = {};     // that is done; not set if there was nothing to do
 };
 
 }  // namespace phasor::engine

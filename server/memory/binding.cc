@@ -133,7 +133,7 @@ absl::Status Binding::Cache(const SharedTensor& tensor, size_t slot, engine::Ite
   bound_.shared_bytes += output.slot.like_input_bytes;
   output.place = DestinationAt(tensor, place.data);
   if (place.device != nullptr) output.place.dirty = place.device->dirty_flag();
-  if (output.slot.moves_within) in_place_.push_back(items_);
+  if (output.slot.moves_within) in_place_.emplace_back(items_, output.place.dirty);
   return absl::OkStatus();
 }
 
@@ -171,7 +171,7 @@ absl::Status Binding::Output(const SharedTensor& tensor, const SharedTensor* inp
     Add(std::move(range));
     return absl::OkStatus();
   }
-  in_place_.push_back(items_);
+  in_place_.emplace_back(items_, output.place.dirty);
   // The range of the input is in the list already. The output is the same bytes.
   const auto own = std::find_if(ranges_.begin() + static_cast<std::ptrdiff_t>(item_begin_),
                                 ranges_.end(), [&](const Range& other) {
@@ -257,7 +257,7 @@ absl::Status Binding::CheckItems() {
 absl::StatusOr<Bound> Binding::Finish() {
   PHASOR_RETURN_IF_ERROR(CheckItems());
   if (bound_.transfers != nullptr) {
-    for (const size_t item : in_place_) bound_.transfers->NoteInPlace(item);
+    for (const auto& [item, dirty] : in_place_) bound_.transfers->NoteInPlace(item, dirty);
   }
   return std::move(bound_);
 }

@@ -5,10 +5,12 @@
 #ifndef PHASOR_SERVER_MEMORY_BINDING_H_
 #define PHASOR_SERVER_MEMORY_BINDING_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -132,7 +134,7 @@ class Binding {
   // The device of the item, and the first of its tensors there.
   const DevicePort* item_device_ = nullptr;
   std::string on_device_path_;
-  std::vector<size_t> in_place_;
+  std::vector<std::pair<size_t, std::atomic<bool>*>> in_place_;  // items and their dirty flags
   Bound bound_;
 };
 

@@ -2,11 +2,14 @@
 // Maps memory of clients, and handles SIGBUS.
 #include "server/memory/guarded_mapping.h"
 
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <map>
 #include <system_error>
@@ -14,6 +17,22 @@
 #include "kernels/base/text.h"
 
 namespace phasor::memory {
+namespace {
+
+// What replaces a lost mapping has at least so many bytes, and is mapped at most so often: the
+// system allows a process 65530 mappings.
+constexpr size_t kReplacement = size_t{64} << 10;
+constexpr size_t kMostParts = 1024;
+
+// A system call, with arguments as wide as the kernel takes them.
+template <typename... Arguments>
+int64_t Call(int64_t number, Arguments... arguments) {
+  return syscall(number, static_cast<int64_t>(arguments)...);
+}
+
+size_t RoundUp(size_t bytes, size_t page) { return (bytes + page - 1) / page * page; }
+
+}  // namespace
 
 // The guarded mappings of this process, and the handler that looks them up.
 //
@@ -42,8 +61,7 @@ class BusErrors {
   class Lock {
    public:
     explicit Lock(BusErrors* errors) : errors_(*errors) {
-      while (errors_.locked_.test_and_set(std::memory_order_acquire)) {
-      }
+      while (errors_.locked_.test_and_set(std::memory_order_acquire)) sched_yield();
     }
     ~Lock() { errors_.locked_.clear(std::memory_order_release); }
 
@@ -68,30 +86,50 @@ class BusErrors {
     errno = error;
   }
 
-  // Puts zeros in place of the mapping at `address`. False: there is none, or no memory for zeros.
+  // Puts other memory in place of the mapping at `address`. False: there is none, or no memory.
   bool Replace(const std::byte* address) {
     const Lock lock(this);
     const auto after = mappings_.upper_bound(address);
     if (after == mappings_.begin()) return false;
     const GuardedMapping& mapping = *std::prev(after)->second;
     if (address >= mapping.pages_ + mapping.size_) return false;
-    if (mapping.lost()) return true;  // another thread was faster
-    // Before anybody can read the zeros.
-    mapping.lost_.store(true, std::memory_order_release);
-    const int protection = PROT_READ | (mapping.writable_ ? PROT_WRITE : 0);
-    // Not by mmap(), which tools that check threads and memory intercept.
-    const long mapped =  // NOLINT(google-runtime-int): what syscall returns
-        syscall(SYS_mmap, mapping.pages_, mapping.size_, protection,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-    return mapped != -1;
+    if (mapping.replaced_) return true;                    // another thread was faster
+    mapping.lost_.store(true, std::memory_order_release);  // before anybody can read the zeros
+    mapping.replaced_ = ReplacePages(mapping);
+    return mapping.replaced_;
+  }
+
+  // Maps the same few pages at all addresses of the mapping. Private pages would cost this process
+  // as much memory as the client made the region large. Uses system calls alone, because tools that
+  // check threads and memory intercept the functions.
+  static bool ReplacePages(const GuardedMapping& mapping) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t chunk = std::max(kReplacement, RoundUp(mapping.size_ / kMostParts, page));
+    const int64_t fd =
+        Call(SYS_memfd_create, reinterpret_cast<intptr_t>("phasor-lost"), MFD_CLOEXEC);
+    if (fd < 0) return false;
+    const int64_t protection = PROT_READ | (mapping.writable_ ? PROT_WRITE : 0);
+    bool mapped = Call(SYS_fallocate, fd, 0, 0, chunk) == 0;
+    for (size_t at = 0; mapped && at < mapping.size_; at += chunk) {
+      const auto address = reinterpret_cast<intptr_t>(mapping.pages_ + at);
+      mapped = Call(SYS_mmap, address, std::min(chunk, mapping.size_ - at), protection,
+                    MAP_SHARED | MAP_FIXED, fd, 0) != -1;
+    }
+    Call(SYS_close, fd);
+    return mapped;
   }
 
   // Does what would have happened without this handler.
   void PassOn(int signal, siginfo_t* info, void* context) const {
     if ((before_.sa_flags & SA_SIGINFO) != 0) return before_.sa_sigaction(signal, info, context);
-    if (before_.sa_handler == SIG_IGN) return;
-    if (before_.sa_handler != SIG_DFL) return before_.sa_handler(signal);
-    sigaction(SIGBUS, &before_, nullptr);
+    const bool was_sent = info->si_code <= 0;  // by a process, so that nothing faults again
+    if (before_.sa_handler == SIG_IGN && was_sent) return;
+    if (before_.sa_handler != SIG_IGN && before_.sa_handler != SIG_DFL) {
+      return before_.sa_handler(signal);
+    }
+    struct sigaction action = {};
+    action.sa_handler = SIG_DFL;
+    sigaction(SIGBUS, &action, nullptr);
     raise(SIGBUS);  // ends the process when the handler returns
   }
 
@@ -107,7 +145,8 @@ absl::StatusOr<std::unique_ptr<const GuardedMapping>> GuardedMapping::Map(int fd
                                                                           int64_t bytes,
                                                                           bool writable) {
   const int64_t into_page = offset % sysconf(_SC_PAGESIZE);
-  const auto size = static_cast<size_t>(into_page + bytes);
+  const size_t size =
+      RoundUp(static_cast<size_t>(into_page + bytes), static_cast<size_t>(sysconf(_SC_PAGESIZE)));
   void* const pages = mmap(nullptr, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd,
                            offset - into_page);
   if (pages == MAP_FAILED) {

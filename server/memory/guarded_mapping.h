@@ -2,9 +2,10 @@
 // GuardedMapping: mapped memory whose owner may shrink it at any time.
 //
 // Whoever touches mapped memory that has shrunk gets SIGBUS, which would end the server. The first
-// mapping installs a handler: if the address lies in a guarded mapping, the handler puts zeros in
-// its place, marks it as lost, and the thread goes on. So whoever used the memory must ask `lost`
-// afterwards. Any other SIGBUS goes to the handler that was there before.
+// mapping installs a handler: if the address lies in a guarded mapping, the handler puts a little
+// memory of this process in its place, over and over, marks it as lost, and the thread goes on. So
+// whoever used the memory must ask `lost` afterwards. Any other SIGBUS goes to the handler that was
+// there before.
 #ifndef PHASOR_SERVER_MEMORY_GUARDED_MAPPING_H_
 #define PHASOR_SERVER_MEMORY_GUARDED_MAPPING_H_
 
@@ -31,8 +32,8 @@ class GuardedMapping {
   // The byte at `offset`.
   std::byte* data() const { return data_; }
 
-  // Whether somebody touched memory that was not there. From then on, reads return what only this
-  // process wrote, at first zeros, and nobody else sees writes.
+  // Whether somebody touched memory that was not there. From then on, reads return zeros or what
+  // was written anywhere in the mapping since, and no other process sees writes.
   bool lost() const { return lost_.load(std::memory_order_acquire); }
 
  private:
@@ -45,6 +46,7 @@ class GuardedMapping {
   std::byte* const data_;
   const bool writable_;
   mutable std::atomic<bool> lost_ = false;
+  mutable bool replaced_ = false;  // guarded by the handler's lock
 };
 
 }  // namespace phasor::memory

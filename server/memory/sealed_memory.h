@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // SealedMemory: a client's memory, shared as a sealed memfd and mapped.
 //
-// If an owner shrinks mapped memory, a process that touches it ends (SIGBUS). A memfd sealed with
-// F_SEAL_SHRINK cannot shrink, so it is safe to map; other memory is refused. Memory that is mapped
-// for writing is also sealed with F_SEAL_FUTURE_WRITE, so that its pages stay: existing mappings
-// can still write, but new ones cannot. The bytes may change at any time, so numbers that are
-// checked must be copied first.
+// If an owner shrinks mapped memory, whoever touches it gets SIGBUS (see guarded_mapping.h). A
+// memfd sealed with F_SEAL_SHRINK cannot shrink, so it needs no guard; other memory is refused.
+// Memory that is mapped for writing is also sealed with F_SEAL_FUTURE_WRITE, so that its pages
+// stay: existing mappings can still write, but new ones cannot. The bytes may change at any time,
+// so numbers that are checked must be copied first.
 #ifndef PHASOR_SERVER_MEMORY_SEALED_MEMORY_H_
 #define PHASOR_SERVER_MEMORY_SEALED_MEMORY_H_
 

@@ -3,7 +3,6 @@
 // memory does: a client cannot make the thread that computes wait.
 #include "server/memory/transfers.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "kernels/base/text.h"
@@ -67,7 +66,13 @@ void Transfers::Fail(size_t item, const absl::Status& why, engine::Result& resul
   engine::ItemResult& failed = result.items[item];
   failed.outputs.clear();
   failed.status = why;
-  if (std::find(in_place_.begin(), in_place_.end(), item) == in_place_.end()) return;
+  bool changed = false;
+  for (const InPlace& in_place : in_place_) {
+    if (in_place.item != item) continue;
+    changed = true;
+    if (in_place.dirty != nullptr) in_place.dirty->store(true, std::memory_order_relaxed);
+  }
+  if (!changed) return;
   failed.status =
       absl::AbortedError(StrCat("server: failed in the middle of an in-place call; start again "
                                 "from the original, because what it was to change may hold "

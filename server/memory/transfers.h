@@ -5,6 +5,7 @@
 #ifndef PHASOR_SERVER_MEMORY_TRANSFERS_H_
 #define PHASOR_SERVER_MEMORY_TRANSFERS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,8 +38,9 @@ class Transfers {
   void AddOutput(size_t item, size_t slot, DevicePart part);
   // Keeps a named region open that item `item` uses. `path` begins its errors.
   void AddRegion(size_t item, std::shared_ptr<const Region> region, std::string path);
-  // Notes that item `item` changes an input of its caller in place, in memory of any kind.
-  void NoteInPlace(size_t item) { in_place_.push_back(item); }
+  // Notes that item `item` changes an input of its caller in place, in memory of any kind. `dirty`:
+  // set if the item fails then; nullptr: not needed.
+  void NoteInPlace(size_t item, std::atomic<bool>* dirty) { in_place_.push_back({item, dirty}); }
 
   // Memory that the copies need.
   int64_t bytes() const { return bytes_; }
@@ -65,12 +67,17 @@ class Transfers {
     std::string path;
   };
 
+  struct InPlace {
+    size_t item;
+    std::atomic<bool>* dirty;
+  };
+
   void Fail(size_t item, const absl::Status& why, engine::Result& result) const;
 
   std::vector<Copy> inputs_;
   std::vector<Copy> outputs_;
   std::vector<Use> regions_;
-  std::vector<size_t> in_place_;
+  std::vector<InPlace> in_place_;
   std::vector<engine::BufferRef> copies_;
   int64_t bytes_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs inferences: parses, checks, submits to the engine, answers, and measures each step. Shared
+// Runs inferences: parses, checks, submits to the engine, answers, and measures each step. Device
 // memory that is copied is read after admission and written after the computation, both on the
 // thread that computes.
 #include "server/oip/infer_call.h"

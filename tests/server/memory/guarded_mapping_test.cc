@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -89,6 +90,26 @@ TEST(GuardedMappingTest, MemoryForReadingReadsAsZeros) {
   EXPECT_TRUE(mapping->lost());
 }
 
+int64_t OwnMemory() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line) && !line.starts_with("RssAnon:")) {
+  }
+  return std::stoll(line.substr(line.find(':') + 1)) << 10;
+}
+
+TEST(GuardedMappingTest, WhatReplacesALargeMappingIsSmall) {
+  constexpr int64_t kLarge = int64_t{256} << 20;
+  const File file(1);
+  file.Resize(kLarge);
+  const auto mapping = Map(file, 0, kLarge);
+  file.Resize(0);
+  const int64_t before = OwnMemory();
+  std::memset(mapping->data(), 'w', kLarge);
+  EXPECT_TRUE(mapping->lost());
+  EXPECT_LT(OwnMemory() - before, kLarge / 4);
+}
+
 TEST(GuardedMappingTest, OtherMappingsStayAsTheyAre) {
   const File file(kPage), shrunk(kPage);
   const auto before = Map(file, 0, kPage), mapping = Map(shrunk, 0, kPage),
@@ -165,6 +186,22 @@ TEST(GuardedMappingTest, AHandlerOfBusErrorsFromBeforeStillGetsTheOthers) {
         raise(SIGBUS);
       },
       ::testing::ExitedWithCode(7), "");
+}
+
+TEST(GuardedMappingTest, WhereBusErrorsAreIgnoredOnlyThoseThatAProcessSentAre) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        signal(SIGBUS, SIG_IGN);
+        const File file(kPage);
+        const auto guarded = Map(file, 0, kPage);
+        raise(SIGBUS);
+        void* const plain =
+            mmap(nullptr, static_cast<size_t>(kPage), PROT_READ, MAP_SHARED, file.fd(), 0);
+        file.Resize(0);
+        _exit(*static_cast<volatile char*>(plain));
+      },
+      ::testing::KilledBySignal(SIGBUS), "");
 }
 
 TEST(GuardedMappingTest, WhatTheSystemRefusesIsAnError) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -103,7 +104,8 @@ TEST_F(TransfersTest, MemoryThatWasShrunkDuringTheCallFailsItAndInPlaceAbortsIt)
   const SharedMemory memory("0123456789");
   transfers_.AddRegion(0, Open(memory), "items[0].out");
   transfers_.AddRegion(1, Open(memory), "items[1].out");
-  transfers_.NoteInPlace(1);
+  std::atomic<bool> dirty = false;
+  transfers_.NoteInPlace(1, &dirty);
   std::vector<engine::Item> items = Items(2);
   ASSERT_THAT(transfers_.Fetch(pool_, absl::MakeSpan(items)), IsOk());
   memory.Resize(4);
@@ -113,6 +115,7 @@ TEST_F(TransfersTest, MemoryThatWasShrunkDuringTheCallFailsItAndInPlaceAbortsIt)
   EXPECT_THAT(result.items[1].status,
               StatusIs(absl::StatusCode::kAborted, HasSubstr("items[1].out: ")));
   EXPECT_TRUE(result.items[0].outputs.empty() && result.items[1].outputs.empty());
+  EXPECT_TRUE(dirty) << "device memory that the item changed, too, is neither input nor output";
 }
 
 TEST_F(TransfersTest, NoMemoryIsTheAnswerOfTheCall) {
