@@ -339,9 +339,9 @@ class CheckCommand final : public Command {
     if (report.fits()) return absl::OkStatus();
     size_t bad = 0;
     for (const Diagnosis& diagnosis : report.diagnoses) bad += diagnosis.layers.size();
-    return absl::DataLossError(
-        StrCat("--input: ", bad, " of ", report.layers.size(),
-               " layers do not fit the specification; the report says what does"));
+    return absl::DataLossError(StrCat("--input: ", bad, " of ", report.layers.size(),
+                                      " layers do not fit the specification; ",
+                                      report.diagnoses.front().says));
   }
 
   Spec spec_;

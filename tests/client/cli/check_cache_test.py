@@ -428,7 +428,6 @@ class Mistakes(Case):
         for arguments, says in (
             ((*base, "--to", 0), "--to: 0, as --from; must differ"),
             ((*base, "--to", 9, "--count", 99), "--count: 99 tokens"),
-            ((*base, "--to", 9, "--server", "localhost:1"), "computes in this process"),
             (("--config", config, "--input", self.folder / "none.npy", "--to", 9), "cannot be opened"),
             (("--config", config, "--input", a, "--layout", "hnd", "--to", 9, "--heads", 3), "must agree"),
             ((*base, "--to", 9, "--to-input", self.folder / "a.0.npy", "--layers", 1), ""),
@@ -437,6 +436,11 @@ class Mistakes(Case):
                 status, _, error = self.run_phasor(*arguments)
                 self.assertEqual(status, 1)
                 self.assertIn(says, error)
+
+    def test_it_computes_in_this_process(self):
+        status, _, error = self.run_phasor("--input", "a", "--server", "localhost:1")
+        self.assertEqual(status, 2)
+        self.assertIn("--server: no such flag of `phasor check-cache`", error)
 
 
 if __name__ == "__main__":
