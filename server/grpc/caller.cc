@@ -3,7 +3,6 @@
 #include "server/grpc/caller.h"
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 
 #include "kernels/base/steady_time.h"
@@ -11,9 +10,13 @@
 namespace phasor::rpc {
 
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
-  return SteadyNow() + absl::FromChrono(deadline - std::chrono::system_clock::now());
+  // Not context.deadline(): a time_point of nanoseconds ends in the year 2262.
+  const gpr_timespec deadline = gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_REALTIME);
+  if (gpr_time_cmp(deadline, gpr_inf_future(GPR_CLOCK_REALTIME)) == 0) {
+    return absl::InfiniteFuture();
+  }
+  const gpr_timespec left = gpr_time_sub(deadline, gpr_now(GPR_CLOCK_REALTIME));
+  return SteadyNow() + absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
 }
 
 uint64_t ClientOf(const grpc::CallbackServerContext& context) {

@@ -68,6 +68,11 @@ TEST(CallerTest, ADeadlineIsByTheSteadyClock) {
   ASSERT_TRUE(stub->ListPresets(&later, {}, &response).ok());
   EXPECT_GT(service.left, absl::ZeroDuration());
   EXPECT_LE(service.left, absl::Hours(1) + absl::Seconds(1)) << "gRPC rounds up";
+  constexpr int64_t kSeconds = int64_t{300} * 366 * 24 * 3600;  // beyond 2^63 nanoseconds
+  grpc::ClientContext centuries;
+  centuries.set_deadline(gpr_time_from_seconds(kSeconds, GPR_TIMESPAN));
+  ASSERT_TRUE(stub->ListPresets(&centuries, {}, &response).ok());
+  EXPECT_GT(service.left, absl::Seconds(kSeconds - 60));
 }
 
 }  // namespace
