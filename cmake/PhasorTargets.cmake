@@ -51,7 +51,7 @@ function(phasor_library name)
   endif()
   target_link_libraries(phasor_${name} PUBLIC ${deps}
     PRIVATE $<BUILD_INTERFACE:phasor_build_options> ${private_deps})
-  set_target_properties(phasor_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  set_target_properties(phasor_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON UNITY_BUILD_BATCH_SIZE 100)
 endfunction()
 
 # Compiles a library for size: the image carries it, and no tensor passes through it.

@@ -142,7 +142,7 @@ class WaitingQueue {
   grpc::CompletionQueue queue_;
 };
 
-WaitingQueue& Queue() {
+WaitingQueue& ThreadsQueue() {
   thread_local WaitingQueue queue;
   return queue;
 }
@@ -174,7 +174,8 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
       });
     }
     if (context_.caller_waits) {
-      const grpc::Status status = Queue().Call(*stub_, call_.method, request_, attempt.get());
+      const grpc::Status status =
+          ThreadsQueue().Call(*stub_, call_.method, request_, attempt.get());
       AttemptResult result = EndAttempt(*attempt, status);
       attempt.reset();  // gRPC keeps unsent bytes as long as the context lives
       return ended(std::move(result));
@@ -207,7 +208,7 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   void Finish(absl::Status status) {
     request_.Clear();
     if (context_.caller_waits) {
-      while (!loan_.Returned(nullptr)) Queue().Poll();
+      while (!loan_.Returned(nullptr)) ThreadsQueue().Poll();
       return call_.done(std::move(status));
     }
     auto hand_on = [self = shared_from_this(), status] {

@@ -65,12 +65,14 @@ constexpr NamedKeyLayout kLayouts[] = {
      .users = "vLLM DeepSeek V4: rows of a page, then their scales"},
 };
 
-constexpr int64_t kMaxExtent = int64_t{1} << 40;
+constexpr int64_t kMaxLayoutExtent = int64_t{1} << 40;
 constexpr int64_t kMaxHeadDim = 1 << 16;
-constexpr int64_t kMaxBytes = int64_t{1} << 50;
+constexpr int64_t kMaxLayoutBytes = int64_t{1} << 50;
 
-// A product of sizes that sticks at kMaxBytes.
-int64_t Times(int64_t a, int64_t b) { return b != 0 && a > kMaxBytes / b ? kMaxBytes : a * b; }
+// A product of sizes that sticks at kMaxLayoutBytes.
+int64_t Times(int64_t a, int64_t b) {
+  return b != 0 && a > kMaxLayoutBytes / b ? kMaxLayoutBytes : a * b;
+}
 
 // Bytes of a row, or of its beginning, from the size that the name gives.
 int64_t BytesOfRow(const NamedKeyLayout& named, KeyCode code, int64_t size) {
@@ -156,7 +158,7 @@ absl::Status CheckSizes(const KeyLayout& layout, std::string_view path) {
                                                           {"heads", layout.heads},
                                                           {"layers", layout.layers}};
   for (const auto& [field, value] : extents) {
-    if (value >= 1 && value <= kMaxExtent) continue;
+    if (value >= 1 && value <= kMaxLayoutExtent) continue;
     return Invalid(path, ".", field, ": ", value, "; must be in [1, 2^40]");
   }
   const int64_t unit = UnitLanes(layout.code);
@@ -211,7 +213,7 @@ absl::Status ApplyDistances(const KeyLayout& layout, std::string_view path, KeyF
       {"group_bytes", layout.group_bytes, &form->group_bytes}};
   for (const auto& [field, value, target] : distances) {
     if (!value.has_value()) continue;
-    if (*value < 1 || *value > kMaxBytes) {
+    if (*value < 1 || *value > kMaxLayoutBytes) {
       return Invalid(path, ".", field, ": ", *value, "; must be in [1, 2^50]");
     }
     *target = *value;
@@ -231,7 +233,7 @@ absl::Status ApplyRow(const KeyLayout& layout, int64_t row, int64_t offset, std:
                       KeyForm* form) {
   const int64_t lanes = form->lanes_bytes();
   offset = layout.lanes_offset.value_or(offset);
-  if (offset < 0 || offset > kMaxBytes) {
+  if (offset < 0 || offset > kMaxLayoutBytes) {
     return Invalid(path, ".lanes_offset: ", offset, "; must be in [0, 2^50]");
   }
   row = layout.row_bytes.value_or(row == 0 ? offset + lanes : row);
@@ -242,7 +244,7 @@ absl::Status ApplyRow(const KeyLayout& layout, int64_t row, int64_t offset, std:
     form->bytes_from = lanes;
     return absl::OkStatus();
   }
-  if (row < offset + lanes || row > kMaxBytes) {
+  if (row < offset + lanes || row > kMaxLayoutBytes) {
     return Invalid(path, ".row_bytes: ", row, "; must hold ", lanes, " bytes of lanes from byte ",
                    offset, " on");
   }
@@ -265,10 +267,10 @@ absl::Status ApplyScales(const KeyLayout& layout, bool inline_scales, std::strin
   form->scales = *layout.scales;
   for (const int64_t value :
        {form->scales.page_bytes, form->scales.slot_bytes, form->scales.head_bytes}) {
-    if (value >= 0 && value <= kMaxBytes) continue;
+    if (value >= 0 && value <= kMaxLayoutBytes) continue;
     return Invalid(path, ".scales: a distance of ", value, " bytes; must be in [0, 2^50]");
   }
-  if (std::abs(form->scales.offset) > kMaxBytes) {
+  if (std::abs(form->scales.offset) > kMaxLayoutBytes) {
     return Invalid(path, ".scales.offset: ", form->scales.offset, "; must be in [-2^50, 2^50]");
   }
   return absl::OkStatus();
@@ -300,7 +302,7 @@ absl::StatusOr<ResolvedKeyLayout> ResolveKeyLayout(const KeyLayout& layout, std:
   int64_t values_offset = -1;
   const int64_t bytes =
       ApplyOrder(named.order, layout, named, &form, &values_offset, &out.layer_bytes);
-  if (bytes >= kMaxBytes) {
+  if (bytes >= kMaxLayoutBytes) {
     return Invalid(path, ": ", "2^50 bytes or more; must be less");
   }
   KeyForm values = form;

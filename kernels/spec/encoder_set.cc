@@ -23,7 +23,7 @@ constexpr size_t kShownBytes = 128;
 // Limits the search for the nearest name, because every item of a batch may have a wrong one:
 // compare only with this many names before and after it in the alphabet, and only this many bytes.
 constexpr int kComparedNames = 16;
-constexpr size_t kComparedBytes = 32;
+constexpr size_t kComparedNameBytes = 32;
 
 absl::Status NotFound(const EncoderSet::Map& encoders, std::string_view name,
                       std::string_view path) {
@@ -41,8 +41,9 @@ absl::Status NotFound(const EncoderSet::Map& encoders, std::string_view name,
   std::string_view nearest;
   size_t least = std::numeric_limits<size_t>::max();
   for (auto known = begin; known != end; ++known) {
-    const size_t distance = EditDistance(name.substr(0, kComparedBytes),
-                                         std::string_view(known->first).substr(0, kComparedBytes));
+    const size_t distance =
+        EditDistance(name.substr(0, kComparedNameBytes),
+                     std::string_view(known->first).substr(0, kComparedNameBytes));
     if (distance < least) nearest = known->first;
     least = std::min(least, distance);
   }
