@@ -31,6 +31,7 @@ class Memfd {
   Memfd& operator=(const Memfd&) = delete;
 
   int fd() const { return fd_; }
+  void Resize(int64_t bytes) const { EXPECT_EQ(ftruncate(fd_, bytes), 0); }
   std::string bytes() const {
     std::string text(static_cast<size_t>(lseek(fd_, 0, SEEK_END)), '\0');
     EXPECT_EQ(pread(fd_, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));

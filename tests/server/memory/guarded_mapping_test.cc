@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/memfd.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::memory {
@@ -24,27 +25,9 @@ using ::phasor::testing::IsOk;
 
 const int64_t kPage = sysconf(_SC_PAGESIZE);
 
-// A file in memory, filled with 'm'.
-class File {
- public:
-  explicit File(int64_t bytes) : fd_(memfd_create("guarded_mapping_test", MFD_CLOEXEC)) {
-    const std::string text(static_cast<size_t>(bytes), 'm');
-    EXPECT_EQ(pwrite(fd_, text.data(), text.size(), 0), bytes);
-  }
-  ~File() { close(fd_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  int fd() const { return fd_; }
-  void Resize(int64_t bytes) const { EXPECT_EQ(ftruncate(fd_, bytes), 0); }
-  std::string bytes() const {
-    std::string text(static_cast<size_t>(lseek(fd_, 0, SEEK_END)), '\0');
-    EXPECT_EQ(pread(fd_, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
-    return text;
-  }
-
- private:
-  const int fd_;
+// A file in memory that may shrink, filled with 'm'.
+struct File : testing::Memfd {
+  explicit File(int64_t bytes) : Memfd(std::string(static_cast<size_t>(bytes), 'm'), /*seals=*/0) {}
 };
 
 std::unique_ptr<const GuardedMapping> Map(const File& file, int64_t offset, int64_t bytes,
@@ -111,6 +94,8 @@ TEST(GuardedMappingTest, WhatReplacesALargeMappingIsSmall) {
   std::memset(mapping->data(), 'w', kLarge);
   EXPECT_TRUE(mapping->lost());
   EXPECT_LT(OwnMemory() - before, kLarge / 4);
+  mapping->data()[0] = std::byte{'x'};
+  EXPECT_EQ(mapping->data()[kLarge / 2], std::byte{'x'}) << "the same pages, over and over";
 }
 
 TEST(GuardedMappingTest, OtherMappingsStayAsTheyAre) {
@@ -145,7 +130,7 @@ TEST(GuardedMappingTest, ManyThreadsMayFindItMissing) {
   }
 }
 
-// Maps are made and go while others are lost.
+// Mappings come and go while other ones are lost.
 TEST(GuardedMappingTest, ComesAndGoesWhileOthersAreLost) {
   std::atomic<bool> stop = false;
   std::thread other([&] {
