@@ -84,9 +84,9 @@ std::optional<RequestView> RecallItems(ItemKind kind, absl::Span<const std::stri
   view->items.reserve(items.size());
   ResponseSize size(context.max_message_bytes);
   for (const std::string_view bytes : items) {
-    std::optional<Prepared> prepared = context.memo->Find(kind, bytes);
-    if (!prepared.has_value()) return std::nullopt;
-    engine::Item& item = view->items.emplace_back(*std::move(prepared));
+    engine::Item& item = view->items.emplace_back();
+    if (!context.memo->Find(kind, bytes, &item.prepared)) return std::nullopt;
+    item.MakeSlots();
     if (!TakeEntries(&item, &raw)) return std::nullopt;
     if (!size.AddItem("").ok() || !size.AddResults(item, "").ok()) return std::nullopt;
     view->copied_bytes += engine::ScratchBytes(item);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -76,13 +77,12 @@ std::optional<CutItem> CutPositions(std::string_view item) {
   return cut;
 }
 
-std::optional<Prepared> RequestMemo::Find(ItemKind kind, std::string_view item) {
+bool RequestMemo::Find(ItemKind kind, std::string_view item, Prepared* found) {
   const std::optional<CutItem> cut = CutPositions(item);
-  if (!cut.has_value()) return std::nullopt;
+  if (!cut.has_value()) return false;
   bool same_positions = false;
-  std::optional<Prepared> found = PartOfThread().Find(kind, *cut, &same_positions);
-  if (found.has_value() && !same_positions && !SetPositions(cut->positions, &*found)) found.reset();
-  return found;
+  if (!PartOfThread().Find(kind, *cut, found, &same_positions)) return false;
+  return same_positions || SetPositions(cut->positions, found);
 }
 
 void RequestMemo::Keep(std::string_view item, const Prepared& prepared) {
@@ -99,15 +99,18 @@ RequestMemo::Part& RequestMemo::PartOfThread() {
   return parts_[thread % kParts];
 }
 
-std::optional<Prepared> RequestMemo::Part::Find(ItemKind kind, const CutItem& item,
-                                                bool* same_positions) {
+bool RequestMemo::Part::Find(ItemKind kind, const CutItem& item, Prepared* found,
+                             bool* same_positions) {
   absl::MutexLock lock(&mu_);
   for (const Request& request : requests_) {
     if (request.kind != kind || !HasFields(request.fields, item)) continue;
     *same_positions = request.positions == item.positions;
-    return request.prepared;
+    std::visit(
+        [&](const auto& prepared) { found->emplace<std::decay_t<decltype(prepared)>>(prepared); },
+        request.prepared);
+    return true;
   }
-  return std::nullopt;
+  return false;
 }
 
 void RequestMemo::Part::Keep(ItemKind kind, const CutItem& item, const Prepared& prepared) {

@@ -44,10 +44,10 @@ class RequestMemo {
   // Longest item that is remembered. Its plan has at most engine::kSmallPlanBytes.
   static constexpr size_t kMaxItemBytes = 8192;
 
-  // The checked request of an item whose bytes, but for its positions, are those of a remembered
-  // one. nullopt: there is none, or the positions are wrong; the caller then checks the item itself
-  // and finds what is wrong.
-  std::optional<Prepared> Find(ItemKind kind, std::string_view item);
+  // Gives `found` the checked request of an item whose bytes, but for its positions, are those of a
+  // remembered one. False: there is none, or the positions are wrong; the caller then checks the
+  // item itself and finds what is wrong.
+  bool Find(ItemKind kind, std::string_view item, Prepared* found);
 
   // Remembers what checking `item` gave, unless it is one of those that are not remembered.
   void Keep(std::string_view item, const Prepared& prepared);
@@ -62,9 +62,9 @@ class RequestMemo {
 
   class Part {
    public:
-    // As RequestMemo::Find; the positions are those of the remembered request unless
-    // `same_positions` becomes true.
-    std::optional<Prepared> Find(ItemKind kind, const CutItem& item, bool* same_positions);
+    // As RequestMemo::Find, with the positions of the remembered request. Those of `item` are
+    // others unless `same_positions` becomes true.
+    bool Find(ItemKind kind, const CutItem& item, Prepared* found, bool* same_positions);
     void Keep(ItemKind kind, const CutItem& item, const Prepared& prepared);
 
    private:

@@ -4,12 +4,12 @@
 
 namespace phasor::engine {
 
-Item::Item(Prepared&& request) : prepared(std::move(request)) {
-  Slots slots = SlotsOf(prepared);
-  inputs.reserve(slots.inputs.size());
-  for (const InputSlot& slot : slots.inputs) inputs.push_back({slot});
-  outputs.reserve(slots.outputs.size());
-  for (const OutputSlot& slot : slots.outputs) outputs.push_back({slot});
+void Item::MakeSlots() {
+  const Slots slots = SlotsOf(prepared);
+  inputs.resize(slots.inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) inputs[i].slot = slots.inputs[i];
+  outputs.resize(slots.outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) outputs[i].slot = slots.outputs[i];
 }
 
 const Input* Item::Find(Role role, int index) const {

@@ -58,10 +58,13 @@ struct Output {
 // sets bytes and places checks this.
 struct Item {
   Item() = default;
-  // An item whose inputs have no bytes yet, and whose outputs are part of the result.
-  explicit Item(Prepared&& request);
+  explicit Item(Prepared&& request) : prepared(std::move(request)) { MakeSlots(); }
   // An item of a batch that has failed already. It keeps its index.
   explicit Item(absl::Status failed) : status(std::move(failed)) {}
+
+  // Makes inputs that have no bytes yet, and outputs that are part of the result, as `prepared`
+  // asks.
+  void MakeSlots();
 
   // The input in that role; nullptr: there is none.
   const Input* Find(Role role, int index = 0) const;

@@ -23,6 +23,7 @@ namespace {
 
 constexpr int64_t kOutputAlignment = 64;
 
+using Jobs = absl::InlinedVector<Job, 1>;
 using Tick = std::chrono::steady_clock::time_point;
 Tick Now() { return std::chrono::steady_clock::now(); }
 
@@ -76,9 +77,10 @@ class Stager {
   // Whether a job reads the payload itself.
   bool borrows() const { return borrows_; }
 
-  // `ranges`: the places of the outputs in the result. `item` must not have failed.
-  absl::StatusOr<Job> StageItem(Item& item, absl::Span<const OutputRange> ranges,
-                                std::string_view path) {
+  // Adds the job of the item. `ranges`: the places of the outputs in the result. `item` must not
+  // have failed.
+  absl::Status StageItem(Item& item, absl::Span<const OutputRange> ranges, std::string_view path,
+                         Jobs* jobs) {
     PHASOR_RETURN_IF_ERROR(StageNumbers(item, path));
     absl::InlinedVector<OutputMemory, 4> outputs;
     for (size_t i = 0; i < item.outputs.size(); ++i) {
@@ -94,7 +96,8 @@ class Stager {
       return backend_.devices().Read(from, bytes, out);
     };
     PHASOR_RETURN_IF_ERROR(CheckMemory(inputs, outputs, path, read, &item.prepared));
-    return MakeJob(item.prepared, inputs, outputs);
+    jobs->push_back(MakeJob(item.prepared, inputs, outputs));
+    return absl::OkStatus();
   }
 
  private:
@@ -213,7 +216,11 @@ class ItemPath {
   std::array<char, 32> text_ = {'i', 't', 'e', 'm', 's', '['};
 };
 
-using Jobs = absl::InlinedVector<Job, 1>;
+// What a job belongs to.
+struct JobOwner {
+  size_t item = 0;
+  std::unique_ptr<Stop> stop;  // nullptr: the job runs to its end
+};
 
 // A call that runs together with others.
 class StagedCall {
@@ -226,16 +233,16 @@ class StagedCall {
   // The jobs of the backend; none if staging failed.
   Jobs& jobs() { return jobs_; }
 
-  size_t job_count() const { return job_items_.size(); }
+  size_t job_count() const { return owners_.size(); }
 
   // The answer. `ran`: the results of the jobs.
   absl::StatusOr<Result> Finish(absl::Span<const JobResult> ran) {
     if (!status_.ok()) return std::move(status_);
     for (size_t k = 0; k < ran.size(); ++k) {
-      const Item& item = call_.items[job_items_[k]];
-      ItemResult& item_result = result_.items[job_items_[k]];
+      const Item& item = call_.items[owners_[k].item];
+      ItemResult& item_result = result_.items[owners_[k].item];
       item_result.backend = ran[k].backend;
-      const Stop* const stop = stops_[k].get();
+      const Stop* const stop = owners_[k].stop.get();
       if (ran[k].status.ok() && (stop == nullptr || stop->why().ok())) continue;
       item_result.status = HalfDone(item, ran[k], stop);
       item_result.outputs.clear();
@@ -253,6 +260,7 @@ class StagedCall {
 
     stager_.emplace(&pool_, &backend_, result_.buffer->data());
     jobs_.reserve(call_.items.size());
+    owners_.reserve(call_.items.size());
     ItemPath path;
     for (size_t i = 0; i < call_.items.size(); ++i) {
       ItemResult& item_result = result_.items[i];
@@ -260,20 +268,17 @@ class StagedCall {
         item_result.status = call_.items[i].status;
         continue;
       }
-      absl::StatusOr<Job> job =
-          stager_->StageItem(call_.items[i], item_result.outputs, path.Of(call_, i));
-      if (!job.ok()) {
-        item_result.status = std::move(job).status();
+      item_result.status =
+          stager_->StageItem(call_.items[i], item_result.outputs, path.Of(call_, i), &jobs_);
+      if (!item_result.status.ok()) {
         item_result.outputs.clear();
         continue;
       }
-      jobs_.push_back(*std::move(job));
-      job_items_.push_back(i);
-      stops_.emplace_back();
+      owners_.push_back({i, nullptr});
       if (auto* const move = std::get_if<MoveJob>(&jobs_.back())) {
-        stops_.back() = std::make_unique<Stop>(
+        owners_.back().stop = std::make_unique<Stop>(
             [call = &call_, clock = &clock_] { return WhyStop(*call, *clock); });
-        move->stop = stops_.back().get();
+        move->stop = owners_.back().stop.get();
       }
     }
     if (!stager_->borrows()) call_.ReleasePayload();
@@ -288,8 +293,7 @@ class StagedCall {
   Result result_;
   std::optional<Stager> stager_;
   Jobs jobs_;
-  absl::InlinedVector<size_t, 1> job_items_;             // the item of each job
-  absl::InlinedVector<std::unique_ptr<Stop>, 1> stops_;  // of each job; nullptr: it runs to its end
+  absl::InlinedVector<JobOwner, 1> owners_;  // of each job
 };
 
 }  // namespace

@@ -56,18 +56,19 @@ TEST(RequestMemoTest, AThreadRemembersFewRequests) {
   for (int64_t n = 0; n <= kMany; ++n) {
     memo.Keep(Numbered(n).SerializeAsString(), CheckedEncode(Numbered(n)));
   }
-  EXPECT_FALSE(memo.Find(ItemKind::kEncode, Numbered(0).SerializeAsString()).has_value());
+  Prepared found;
+  EXPECT_FALSE(memo.Find(ItemKind::kEncode, Numbered(0).SerializeAsString(), &found));
   for (int64_t n = 1; n <= kMany; ++n) {
-    const auto found = memo.Find(ItemKind::kEncode, Numbered(n).SerializeAsString());
-    ASSERT_TRUE(found.has_value()) << n;
-    EXPECT_EQ(WidthOf(*found), 2 + 2 * n);
+    ASSERT_TRUE(memo.Find(ItemKind::kEncode, Numbered(n).SerializeAsString(), &found)) << n;
+    EXPECT_EQ(WidthOf(found), 2 + 2 * n);
   }
 }
 
 TEST(RequestMemoTest, AnItemOfAnotherKindIsNotFound) {
   RequestMemo memo;
   memo.Keep(Numbered(1).SerializeAsString(), CheckedEncode(Numbered(1)));
-  EXPECT_FALSE(memo.Find(ItemKind::kRope, Numbered(1).SerializeAsString()).has_value());
+  Prepared found;
+  EXPECT_FALSE(memo.Find(ItemKind::kRope, Numbered(1).SerializeAsString(), &found));
 }
 
 TEST(RequestMemoTest, LongItemsAndLargePlansAreNotRemembered) {
@@ -75,10 +76,11 @@ TEST(RequestMemoTest, LongItemsAndLargePlansAreNotRemembered) {
   v1::EncodeItem item = EncodeOf(1);
   item.mutable_pins()->set_backend(std::string(RequestMemo::kMaxItemBytes, 'b'));
   memo.Keep(item.SerializeAsString(), CheckedEncode(item));
-  EXPECT_FALSE(memo.Find(ItemKind::kEncode, item.SerializeAsString()).has_value());
+  Prepared found;
+  EXPECT_FALSE(memo.Find(ItemKind::kEncode, item.SerializeAsString(), &found));
   const v1::EncodeItem wide = Numbered(1 << 13);
   memo.Keep(wide.SerializeAsString(), CheckedEncode(wide));
-  EXPECT_FALSE(memo.Find(ItemKind::kEncode, wide.SerializeAsString()).has_value());
+  EXPECT_FALSE(memo.Find(ItemKind::kEncode, wide.SerializeAsString(), &found));
 }
 
 TEST(RequestMemoTest, ThreadsFindTheirOwnRequests) {
@@ -91,9 +93,9 @@ TEST(RequestMemoTest, ThreadsFindTheirOwnRequests) {
       const Prepared checked = CheckedEncode(item);
       for (int i = 0; i < 300; ++i) {
         memo.Keep(bytes, checked);
-        const auto found = memo.Find(ItemKind::kEncode, bytes);
-        if (!found.has_value()) continue;  // others share the part
-        EXPECT_EQ(WidthOf(*found), 2 + 2 * thread);
+        Prepared found;
+        if (!memo.Find(ItemKind::kEncode, bytes, &found)) continue;  // others share the part
+        EXPECT_EQ(WidthOf(found), 2 + 2 * thread);
       }
     });
   }
