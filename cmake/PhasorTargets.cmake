@@ -12,13 +12,17 @@ target_compile_features(phasor_build_options INTERFACE cxx_std_20)
 target_compile_options(phasor_build_options INTERFACE
   -ffp-contract=off -fno-fast-math -Wall -Wextra -Wshadow -Wno-missing-field-initializers
   -Werror=return-type -Werror=switch -Werror=unused-result)
+if(CMAKE_UNITY_BUILD)
+  # In a unit every class is in an included file, as far as GCC can see.
+  target_compile_options(phasor_build_options INTERFACE -Wno-subobject-linkage)
+endif()
 if(PHASOR_SANITIZE)
   # GCC's warning is wrong about every std::optional that a sanitizer looks at. The vptr check opens a
   # pipe to see whether memory can be read: it reports errors that are none once a test has used up
-  # all file descriptors. In a unit every class is in an included file, as far as GCC can see.
+  # all file descriptors.
   target_compile_options(phasor_build_options INTERFACE
     -fsanitize=${PHASOR_SANITIZE} -fno-sanitize=vptr -fno-omit-frame-pointer
-    -fno-sanitize-recover=all -g1 -Wno-maybe-uninitialized -Wno-subobject-linkage)
+    -fno-sanitize-recover=all -g1 -Wno-maybe-uninitialized)
   target_link_options(phasor_build_options INTERFACE -fsanitize=${PHASOR_SANITIZE})
 endif()
 

@@ -62,8 +62,9 @@ void WriteText(uint32_t field, std::string_view text, FieldWriter* out) {
 
 // Says where an output in shared memory is.
 void WriteRegion(const engine::Destination& place, FieldWriter* out) {
-  static_assert(v1::RegionRef::kRegionFieldNumber == v1::DeviceRef::kRegionFieldNumber);
-  static_assert(v1::RegionRef::kOffsetBytesFieldNumber == v1::DeviceRef::kOffsetBytesFieldNumber);
+  static_assert(int{v1::RegionRef::kRegionFieldNumber} == v1::DeviceRef::kRegionFieldNumber);
+  static_assert(int{v1::RegionRef::kOffsetBytesFieldNumber} ==
+                v1::DeviceRef::kOffsetBytesFieldNumber);
   if (place.in_answer()) return;
   const uint32_t field =
       place.on_device ? v1::TensorSpec::kDeviceFieldNumber : v1::TensorSpec::kRegionFieldNumber;
