@@ -92,7 +92,7 @@ function(phasor_test name)
     set(ARG_LABELS unit)
   endif()
   phasor_binary(${name} SRCS ${ARG_SRCS} DEPS GTest::gmock GTest::gtest_main ${ARG_DEPS} phasor_test_options)
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ${PHASOR_UNITY_TESTS})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${PHASOR_UNITY_TESTS} UNITY_BUILD_BATCH_SIZE 100)
   # A prefix tells the builds apart when `./dev test` runs several of them in one CTest run.
   if(NOT ARG_BY_SOURCE)
     add_test(NAME ${PHASOR_TEST_PREFIX}${name} COMMAND ${name})

@@ -58,7 +58,7 @@ PlanProvider Compile() {
 }
 
 // The turns of a convention's pair j at a position.
-using Turns = Real (*)(const Real& position, int64_t j, int64_t pairs);
+using TurnsOfPair = Real (*)(const Real& position, int64_t j, int64_t pairs);
 Real SinusoidTurns(const Real& p, int64_t j, int64_t n) {
   return testing::GeometricTurns(p, 10000.0, Real(j) / n);
 }
@@ -72,7 +72,7 @@ Real FlowTurns(const Real& p, int64_t j, int64_t n) {
 struct Convention {
   const char* name;
   Spec spec;
-  Turns turns;
+  TurnsOfPair turns;
   double largest_frequency;  // in turns per unit
 };
 

@@ -17,12 +17,13 @@
 namespace phasor {
 namespace {
 
+using testing::FastestBackend;
 using testing::Real;
 using testing::SameBits;
 using testing::Tensor;
 
-constexpr int64_t kTokens = 64, kHeads = 4, kHeadDim = 128, kPairs = kHeadDim / 2;
-constexpr int kMoves = 8;
+constexpr int64_t kCachedTokens = 64, kCachedHeads = 4, kHeadDim = 128, kPairs = kHeadDim / 2;
+constexpr int kLaterMoves = 8;
 
 using TokenPositions = std::vector<int64_t>;
 
@@ -32,17 +33,11 @@ Spec HalfSplit() {
   return spec;
 }
 
-Backend& TheBackend() {
-  static Backend* const backend =
-      cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1}).release();
-  return *backend;
-}
-
 RopeRequest RequestOf(const Spec& spec, Dtype dtype) {
   RopeRequest request;
   request.spec = spec;
-  request.positions = PositionTensor{Dtype::kInt64, {kTokens}};
-  request.tensors = {{dtype, {kTokens, kHeads, kHeadDim}, {}}};
+  request.positions = PositionTensor{Dtype::kInt64, {kCachedTokens}};
+  request.tensors = {{dtype, {kCachedTokens, kCachedHeads, kHeadDim}, {}}};
   return request;
 }
 
@@ -58,7 +53,7 @@ Tensor Run(const RopeRequest& request, const Tensor& x, const TokenPositions& po
   const std::byte* const in[] = {x.data()};
   std::byte* const out[] = {y.data()};
   const Job jobs[] = {MakeRotaryJob(*prepared, in, out)};
-  EXPECT_TRUE(TheBackend().Run(jobs).ok());
+  EXPECT_TRUE(FastestBackend().Run(jobs).ok());
   return y;
 }
 
@@ -75,8 +70,8 @@ Tensor Move(const Spec& from_spec, const TokenPositions& from, const Spec& to_sp
   return Run(request, x, to, &from);
 }
 
-Tensor Keys(Dtype dtype) {
-  Tensor x(dtype, kTokens * kHeads * kHeadDim);
+Tensor RandomKeys(Dtype dtype) {
+  Tensor x(dtype, kCachedTokens * kCachedHeads * kHeadDim);
   x.Fill(20);
   return x;
 }
@@ -84,10 +79,10 @@ Tensor Keys(Dtype dtype) {
 // The positions of the tokens after each move. The first entry is where they begin.
 std::vector<TokenPositions> Journey() {
   std::mt19937_64 random(1);
-  std::vector<TokenPositions> stops(kMoves + 1, TokenPositions(kTokens));
+  std::vector<TokenPositions> stops(kLaterMoves + 1, TokenPositions(kCachedTokens));
   for (TokenPositions& stop : stops) {
     const auto begin = static_cast<int64_t>(random() % 131072);
-    for (int64_t t = 0; t < kTokens; ++t) stop[t] = begin + t;
+    for (int64_t t = 0; t < kCachedTokens; ++t) stop[t] = begin + t;
   }
   return stops;
 }
@@ -112,10 +107,10 @@ double RelativeRms(const Tensor& stored, int64_t distance, const Tensor& got) {
 
 TEST(CachedKeysTest, EightMovesOfABFloat16KeyStayNearExactOnes) {
   const std::vector<TokenPositions> stops = Journey();
-  const Tensor stored = Rotate(HalfSplit(), Keys(Dtype::kBFloat16), stops[0]);
+  const Tensor stored = Rotate(HalfSplit(), RandomKeys(Dtype::kBFloat16), stops[0]);
   Tensor moved = stored;
   double rms = 0;
-  for (int i = 1; i <= kMoves; ++i) {
+  for (int i = 1; i <= kLaterMoves; ++i) {
     moved = Move(HalfSplit(), stops[i - 1], HalfSplit(), stops[i], moved);
     rms = RelativeRms(stored, stops[i][0] - stops[0][0], moved);
     std::cout << i << " moves: relative RMS " << rms << '\n';
@@ -125,8 +120,8 @@ TEST(CachedKeysTest, EightMovesOfABFloat16KeyStayNearExactOnes) {
 
 TEST(CachedKeysTest, KeepingTheOriginalCostsOneMoveHoweverManyThereWere) {
   const std::vector<TokenPositions> stops = Journey();
-  const Tensor stored = Rotate(HalfSplit(), Keys(Dtype::kBFloat16), stops[0]);
-  for (int i = 1; i <= kMoves; ++i) {
+  const Tensor stored = Rotate(HalfSplit(), RandomKeys(Dtype::kBFloat16), stops[0]);
+  for (int i = 1; i <= kLaterMoves; ++i) {
     const Tensor moved = Move(HalfSplit(), stops[0], HalfSplit(), stops[i], stored);
     EXPECT_LE(RelativeRms(stored, stops[i][0] - stops[0][0], moved), 0.0017) << i;
   }
@@ -136,10 +131,10 @@ TEST(CachedKeysTest, AmplitudeIsOnAKeyOnceHoweverOftenItMoves) {
   Spec yarn = HalfSplit();
   yarn.attention_factor = 1.1386294361119891;  // for factor 4
   const std::vector<TokenPositions> stops = Journey();
-  const Tensor keys = Keys(Dtype::kFloat64);
+  const Tensor keys = RandomKeys(Dtype::kFloat64);
   Tensor moved = Rotate(yarn, keys, stops[0]);
-  for (int i = 1; i <= kMoves; ++i) moved = Move(yarn, stops[i - 1], yarn, stops[i], moved);
-  const Tensor direct = Rotate(yarn, keys, stops[kMoves]);
+  for (int i = 1; i <= kLaterMoves; ++i) moved = Move(yarn, stops[i - 1], yarn, stops[i], moved);
+  const Tensor direct = Rotate(yarn, keys, stops[kLaterMoves]);
   for (int64_t i = 0; i < keys.count(); ++i) ASSERT_NEAR(moved[i], direct[i], 1e-13) << i;
 }
 
@@ -148,7 +143,7 @@ TEST(CachedKeysTest, EqualAmplitudesChangeNoBit) {
   yarn.attention_factor = 1.1386294361119891;
   const TokenPositions places = Journey()[0];
   for (const Dtype dtype : {Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64}) {
-    const Tensor stored = Rotate(yarn, Keys(dtype), places);
+    const Tensor stored = Rotate(yarn, RandomKeys(dtype), places);
     EXPECT_TRUE(SameBits(stored, Move(yarn, places, yarn, places, stored))) << Name(dtype);
   }
 }
@@ -161,7 +156,7 @@ TEST(CachedKeysTest, CrossingToAnotherSpecIsHavingBeenRotatedWithIt) {
   after.attention_factor = 1.31;
   after.rope_theta = 1e6;
   const std::vector<TokenPositions> stops = Journey();
-  const Tensor keys = Keys(Dtype::kFloat64);
+  const Tensor keys = RandomKeys(Dtype::kFloat64);
   const Tensor moved = Move(before, stops[0], after, stops[1], Rotate(before, keys, stops[0]));
   const Tensor direct = Rotate(after, keys, stops[1]);
   for (int64_t i = 0; i < keys.count(); ++i) ASSERT_NEAR(moved[i], direct[i], 1e-13) << i;
@@ -172,7 +167,7 @@ TEST(CachedKeysTest, NewAmplitudeIsTheQuotientRoundedOnce) {
   before.attention_factor = 1.19;
   after.attention_factor = 1.31;
   const TokenPositions places = Journey()[0];
-  const Tensor stored = Rotate(before, Keys(Dtype::kFloat32), places);
+  const Tensor stored = Rotate(before, RandomKeys(Dtype::kFloat32), places);
   const Tensor moved = Move(before, places, after, places, stored);
   const auto quotient = static_cast<float>(1.31 / 1.19);
   for (int64_t i = 0; i < stored.count(); ++i) {
@@ -185,9 +180,9 @@ TEST(CachedKeysTest, MovesFromOneStorageOrderToTheOther) {
   Spec adjacent;
   adjacent.preset = "rope-interleaved";
   const std::vector<TokenPositions> stops = Journey();
-  const Tensor keys = Keys(Dtype::kFloat64);
+  const Tensor keys = RandomKeys(Dtype::kFloat64);
   Tensor permuted = keys;  // what a model with the other order would have computed
-  for (int64_t row = 0; row < kTokens * kHeads; ++row) {
+  for (int64_t row = 0; row < kCachedTokens * kCachedHeads; ++row) {
     for (int64_t j = 0; j < kPairs; ++j) {
       permuted.Set(row * kHeadDim + j, keys[row * kHeadDim + 2 * j]);
       permuted.Set(row * kHeadDim + j + kPairs, keys[row * kHeadDim + 2 * j + 1]);
@@ -204,7 +199,7 @@ TEST(CachedKeysTest, MovesWhereInputAndStorageOrderDiffer) {
   deepseek.preset = "rope-interleaved";
   deepseek.pairing_out = Pairing::kHalfSplit;
   const std::vector<TokenPositions> stops = Journey();
-  const Tensor keys = Keys(Dtype::kFloat64);
+  const Tensor keys = RandomKeys(Dtype::kFloat64);
   const Tensor moved =
       Move(deepseek, stops[0], deepseek, stops[1], Rotate(deepseek, keys, stops[0]));
   const Tensor direct = Rotate(deepseek, keys, stops[1]);

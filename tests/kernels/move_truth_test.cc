@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/reference/reference.h"
+#include "tests/support/backends.h"
 #include "tests/support/key_cache.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/truth.h"
@@ -21,6 +22,7 @@
 namespace phasor {
 namespace {
 
+using testing::FastestBackend;
 using testing::GeometricTurns;
 using testing::IsOk;
 using testing::KeyAt;
@@ -294,12 +296,6 @@ MoveRequest RequestOf(const Cache& cache, const Family& family, MoveMode mode, s
   return request;
 }
 
-Backend& TheBackend() {
-  static Backend* const backend =
-      cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1}).release();
-  return *backend;
-}
-
 using Keys = std::map<std::pair<size_t, int64_t>, std::vector<double>>;  // by token and head
 
 // Gaussian keys at the sources of `pool`, as they are before they are stored.
@@ -346,7 +342,8 @@ class MoveTruthTest : public ::testing::TestWithParam<KeyCode> {
     Pool pool(kPoolBytes, std::byte{0x5A});
     const Keys keys = FillSources(cache, &random_, &pool);
     const auto run = [&](MoveMode mode, std::vector<Pool> pools, std::vector<std::byte>* report) {
-      EXPECT_THAT(RunMove(RequestOf(cache, family, mode), TheBackend(), &pools, report), IsOk());
+      EXPECT_THAT(RunMove(RequestOf(cache, family, mode), FastestBackend(), &pools, report),
+                  IsOk());
       return pools[0];
     };
     const Pool moved = run(MoveMode::kMove, {pool}, nullptr);
@@ -384,7 +381,7 @@ class MoveTruthTest : public ::testing::TestWithParam<KeyCode> {
     Pool ideal = pool;
     for (size_t move = 0; move < kMoves; ++move) {
       const MoveRequest request = RequestOf(cache, family, MoveMode::kMove, move);
-      EXPECT_THAT(RunMove(request, TheBackend(), &moved), IsOk());
+      EXPECT_THAT(RunMove(request, FastestBackend(), &moved), IsOk());
       for (const auto& [place, _] : keys) {
         std::vector<double> key = cache.Get(ideal, kSources[place.first], place.second);
         TurnTo(family, family.turns[move], place.first, &key);

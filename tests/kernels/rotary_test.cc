@@ -52,7 +52,7 @@ struct RotaryCall {
   int64_t misalign = 0;
 };
 
-constexpr int64_t kHeads[] = {3, 1};
+constexpr int64_t kHeadCounts[] = {3, 1};
 
 RotaryStrides Strides(const RotaryCall& call, int64_t heads) {
   const int64_t head = call.plan->spec.head_dim * SizeOf(call.dtype);
@@ -62,7 +62,7 @@ RotaryStrides Strides(const RotaryCall& call, int64_t heads) {
 
 std::vector<Tensor> RunOn(Backend& backend, const RotaryCall& call, bool special = true) {
   std::vector<Tensor> x, y;
-  for (int64_t heads : kHeads) {
+  for (int64_t heads : kHeadCounts) {
     Tensor input(call.dtype, call.batch * call.tokens * heads * call.plan->spec.head_dim,
                  call.misalign);
     input.Fill(heads, special);
@@ -80,8 +80,8 @@ std::vector<Tensor> RunOn(Backend& backend, const RotaryCall& call, bool special
     job.from_positions = &call.from_positions;
   }
   for (size_t i = 0; i < x.size(); ++i) {
-    const RotaryStrides strides = Strides(call, kHeads[i]);
-    job.tensors.push_back({call.dtype, kHeads[i], call.in_place ? y[i].data() : x[i].data(),
+    const RotaryStrides strides = Strides(call, kHeadCounts[i]);
+    job.tensors.push_back({call.dtype, kHeadCounts[i], call.in_place ? y[i].data() : x[i].data(),
                            strides, y[i].data(), strides});
   }
   const Job jobs[] = {job};
@@ -173,14 +173,14 @@ TEST(RotaryTest, ReferenceRotatesAsThePlanReads) {
       call.positions = SourceOf(AxisRange{IntegerRange{-3, 2, call.tokens}});
       const auto y = RunOn(*backend, call, /*special=*/false);
       Tensor x(Dtype::kFloat64, y[0].count());
-      x.Fill(kHeads[0]);
+      x.Fill(kHeadCounts[0]);
       for (int64_t t = 0; t < call.tokens; ++t) {
-        for (int64_t h = 0; h < kHeads[0]; ++h) {
+        for (int64_t h = 0; h < kHeadCounts[0]; ++h) {
           std::vector<double> head(20);
-          for (int64_t i = 0; i < 20; ++i) head[i] = x[(t * kHeads[0] + h) * 20 + i];
+          for (int64_t i = 0; i < 20; ++i) head[i] = x[(t * kHeadCounts[0] + h) * 20 + i];
           const auto want = testing::RotateHead(*call.plan, {Position{-3 + 2 * t, 0}}, head);
           for (int64_t i = 0; i < 20; ++i) {
-            ASSERT_NEAR(y[0][(t * kHeads[0] + h) * 20 + i], want[i], 1e-14);
+            ASSERT_NEAR(y[0][(t * kHeadCounts[0] + h) * 20 + i], want[i], 1e-14);
           }
         }
       }

@@ -22,6 +22,13 @@ struct NamedBackend {
   std::unique_ptr<Backend> backend;
 };
 
+// The widest instruction set, one thread.
+inline Backend& FastestBackend() {
+  static Backend* const backend =
+      cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1}).release();
+  return *backend;
+}
+
 inline std::vector<NamedBackend> AllBackends() {
   std::vector<NamedBackend> all;
   const auto add = [&](cpu::Target target, int threads, int64_t stream_bytes) {

@@ -27,23 +27,22 @@ inline Spec PresetSpec(const std::string& name) {
   return spec;
 }
 
-inline Spec Encoding(int64_t dim) {
-  Spec spec = PresetSpec("transformer");
+inline Spec Encoding(const std::string& preset, int64_t dim) {
+  Spec spec = PresetSpec(preset);
   spec.dim = dim;
   return spec;
 }
 
-inline Spec Rotary(int64_t head_dim) {
-  Spec spec = PresetSpec("rope-half-split");
+inline Spec Encoding(int64_t dim) { return Encoding("transformer", dim); }
+inline Spec Flow(int64_t dim) { return Encoding("flow-periods", dim); }
+
+inline Spec Rotary(const std::string& preset, int64_t head_dim) {
+  Spec spec = PresetSpec(preset);
   spec.head_dim = head_dim;
   return spec;
 }
 
-inline Spec Flow(int64_t dim) {
-  Spec spec = PresetSpec("flow-periods");
-  spec.dim = dim;
-  return spec;
-}
+inline Spec Rotary(int64_t head_dim) { return Rotary("rope-half-split", head_dim); }
 
 template <typename T>
 Spec With(Spec spec, T Spec::*field, std::common_type_t<T> value) {

@@ -13,7 +13,7 @@
 namespace phasor::cli {
 namespace {
 
-Spec Parse(std::vector<std::string> arguments) {
+Spec ParseSpec(std::vector<std::string> arguments) {
   CLI::App app;
   Spec spec;
   AddSpecFlags(app, spec);
@@ -22,10 +22,10 @@ Spec Parse(std::vector<std::string> arguments) {
   return spec;
 }
 
-TEST(SpecFlagsTest, NothingGivenLeavesEveryFieldUnset) { EXPECT_EQ(Parse({}), Spec{}); }
+TEST(SpecFlagsTest, NothingGivenLeavesEveryFieldUnset) { EXPECT_EQ(ParseSpec({}), Spec{}); }
 
 TEST(SpecFlagsTest, EncoderIsABaseLikeAPreset) {
-  EXPECT_EQ(Parse({"--encoder", "rows", "--dim", "8"}), (Spec{.encoder = "rows", .dim = 8}));
+  EXPECT_EQ(ParseSpec({"--encoder", "rows", "--dim", "8"}), (Spec{.encoder = "rows", .dim = 8}));
 }
 
 TEST(SpecFlagsTest, EncodingFieldsHaveFlags) {
@@ -44,36 +44,36 @@ TEST(SpecFlagsTest, EncodingFieldsHaveFlags) {
   spec.arrangement = Arrangement::kConcatenated;
   spec.grouping = AxisGrouping::kComponentMajor;
   spec.pad_back = 1;
-  EXPECT_EQ(Parse({"--preset",
-                   "transformer",
-                   "--kind",
-                   "encoding",
-                   "--dim",
-                   "12",
-                   "--axes",
-                   "2",
-                   "--axes-dim",
-                   "4,8",
-                   "--family",
-                   "periods-exclusive",
-                   "--rope-theta",
-                   "5e5",
-                   "--downscale-freq-shift",
-                   "1",
-                   "--min-period",
-                   "4e-3",
-                   "--max-period",
-                   "4",
-                   "--position-scale",
-                   "1000",
-                   "--order",
-                   "cos-sin",
-                   "--arrangement",
-                   "concatenated",
-                   "--grouping",
-                   "component-major",
-                   "--pad-back",
-                   "1"}),
+  EXPECT_EQ(ParseSpec({"--preset",
+                       "transformer",
+                       "--kind",
+                       "encoding",
+                       "--dim",
+                       "12",
+                       "--axes",
+                       "2",
+                       "--axes-dim",
+                       "4,8",
+                       "--family",
+                       "periods-exclusive",
+                       "--rope-theta",
+                       "5e5",
+                       "--downscale-freq-shift",
+                       "1",
+                       "--min-period",
+                       "4e-3",
+                       "--max-period",
+                       "4",
+                       "--position-scale",
+                       "1000",
+                       "--order",
+                       "cos-sin",
+                       "--arrangement",
+                       "concatenated",
+                       "--grouping",
+                       "component-major",
+                       "--pad-back",
+                       "1"}),
             spec);
 }
 
@@ -86,16 +86,16 @@ TEST(SpecFlagsTest, RotaryFieldsHaveFlags) {
   spec.pairing = Pairing::kInterleaved;
   spec.pairing_out = Pairing::kHalfSplit;
   spec.attention_factor = 1.5;
-  EXPECT_EQ(Parse({"--head-dim", "128", "--rotary-dim", "64", "--rotary-begin", "32",
-                   "--partial-rotary-factor", "0.25", "--pairing", "interleaved", "--pairing-out",
-                   "half-split", "--attention-factor", "1.5"}),
+  EXPECT_EQ(ParseSpec({"--head-dim", "128", "--rotary-dim", "64", "--rotary-begin", "32",
+                       "--partial-rotary-factor", "0.25", "--pairing", "interleaved",
+                       "--pairing-out", "half-split", "--attention-factor", "1.5"}),
             spec);
 }
 
 TEST(SpecFlagsTest, UnknownNamesAndNumbersAreUsageErrors) {
-  EXPECT_THROW(Parse({"--pairing", "sideways"}), CLI::ParseError);
-  EXPECT_THROW(Parse({"--dim", "wide"}), CLI::ParseError);
-  EXPECT_THROW(Parse({"--ropetheta", "1"}), CLI::ParseError);
+  EXPECT_THROW(ParseSpec({"--pairing", "sideways"}), CLI::ParseError);
+  EXPECT_THROW(ParseSpec({"--dim", "wide"}), CLI::ParseError);
+  EXPECT_THROW(ParseSpec({"--ropetheta", "1"}), CLI::ParseError);
 }
 
 TEST(SpecFlagsTest, EveryFieldHasAFlag) {
@@ -114,10 +114,10 @@ TEST(SpecFlagsTest, ListsAndMessagesHaveFlags) {
   spec.axis_rule = AxisRule::kMropeChunked;
   spec.rope_scaling = LinearScaling{4.0};
   spec.xpos = XposScaling{.inverse = true};
-  EXPECT_EQ(
-      Parse({"--inv-freq", "1,0.5", "--axis-of-pair", "0,1", "--axis-rule", "mrope-chunked",
-             "--rope-scaling", R"({"linear": {"factor": 4}})", "--xpos", R"({"inverse": true})"}),
-      spec);
+  EXPECT_EQ(ParseSpec({"--inv-freq", "1,0.5", "--axis-of-pair", "0,1", "--axis-rule",
+                       "mrope-chunked", "--rope-scaling", R"({"linear": {"factor": 4}})", "--xpos",
+                       R"({"inverse": true})"}),
+            spec);
 }
 
 TEST(SpecFlagsTest, FlagsOverrideASpecFromAFileWhereverTheyStand) {
@@ -125,14 +125,14 @@ TEST(SpecFlagsTest, FlagsOverrideASpecFromAFileWhereverTheyStand) {
   std::ofstream(path) << R"({"preset": "transformer", "dim": 8, "rope_theta": 500})";
   Spec spec = {.preset = "transformer", .dim = 16};
   spec.rope_theta = 500;
-  EXPECT_EQ(Parse({"--spec", path, "--dim", "16"}), spec);
-  EXPECT_EQ(Parse({"--dim", "16", "--spec", path}), spec);
+  EXPECT_EQ(ParseSpec({"--spec", path, "--dim", "16"}), spec);
+  EXPECT_EQ(ParseSpec({"--dim", "16", "--spec", path}), spec);
 }
 
 TEST(SpecFlagsTest, WrongJsonIsAUsageError) {
-  EXPECT_THROW(Parse({"--rope-scaling", "linear"}), CLI::ParseError);
-  EXPECT_THROW(Parse({"--xpos", R"({"centre": 1})"}), CLI::ParseError);
-  EXPECT_THROW(Parse({"--spec", "/nonexistent"}), CLI::ParseError);
+  EXPECT_THROW(ParseSpec({"--rope-scaling", "linear"}), CLI::ParseError);
+  EXPECT_THROW(ParseSpec({"--xpos", R"({"centre": 1})"}), CLI::ParseError);
+  EXPECT_THROW(ParseSpec({"--spec", "/nonexistent"}), CLI::ParseError);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 namespace phasor {
 namespace {
 
+using testing::FastestBackend;
 using testing::FillRows;
 using testing::IsOk;
 using testing::KeyAt;
@@ -25,12 +26,6 @@ using testing::RunMove;
 
 constexpr int64_t kHeadDim = 128;
 constexpr double kBase = 10000;
-
-Backend& TheBackend() {
-  static Backend* const backend =
-      cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1}).release();
-  return *backend;
-}
 
 Spec HalfSplit(double theta = kBase) {
   Spec spec;
@@ -85,7 +80,7 @@ TEST(MoveTest, EveryCodeMovesAsExactlyAsItStores) {
       FillRows(form, 0, 7, &pool);
       std::vector<Pool> moved = {pool};
       const MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
-      ASSERT_THAT(RunMove(request, TheBackend(), &moved), IsOk()) << Name(code);
+      ASSERT_THAT(RunMove(request, FastestBackend(), &moved), IsOk()) << Name(code);
       std::vector<double> got, want;
       for (const int64_t slot : kSlotsOfTokens) {
         for (int64_t head = 0; head < form.heads; ++head) {
@@ -111,7 +106,7 @@ TEST(MoveTest, OnlyTheNamedSlotsChange) {
     FillRows(form, 0, 8, &pool);
     std::vector<Pool> moved = {pool};
     ASSERT_THAT(
-        RunMove(RequestFor(layout, static_cast<int64_t>(pool.size())), TheBackend(), &moved),
+        RunMove(RequestFor(layout, static_cast<int64_t>(pool.size())), FastestBackend(), &moved),
         IsOk());
     for (const int64_t slot : kSlotsOfTokens) {  // undo what may have changed
       for (int64_t head = 0; head < form.heads; ++head) {
@@ -132,7 +127,7 @@ TEST(MoveTest, ATokenThatKeepsItsPositionKeepsEveryByte) {
     MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
     request.groups[0].runs[0].to = 100;
     std::vector<Pool> moved = {pool};
-    ASSERT_THAT(RunMove(request, TheBackend(), &moved), IsOk());
+    ASSERT_THAT(RunMove(request, FastestBackend(), &moved), IsOk());
     EXPECT_EQ(moved[0], pool) << Name(code);
   }
 }
@@ -145,12 +140,12 @@ TEST(MoveTest, ACopyHasTheBytesOfAMoveAndKeepsItsSources) {
     FillRows(form, 0, 9, &pool);
     MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
     std::vector<Pool> moved = {pool};
-    ASSERT_THAT(RunMove(request, TheBackend(), &moved), IsOk());
+    ASSERT_THAT(RunMove(request, FastestBackend(), &moved), IsOk());
     request.mode = MoveMode::kCopyOnWrite;
     request.pools.push_back(request.pools[0]);
     request.layers[0].to_place = KeyPlace{1, 0};
     std::vector<Pool> copied = {pool, Pool(pool.size(), std::byte{0x77})};
-    ASSERT_THAT(RunMove(request, TheBackend(), &copied), IsOk());
+    ASSERT_THAT(RunMove(request, FastestBackend(), &copied), IsOk());
     EXPECT_EQ(copied[0], pool) << Name(code);
     for (const int64_t slot : kSlotsOfTokens) {
       for (int64_t head = 0; head < form.heads; ++head) {
@@ -241,7 +236,7 @@ TEST(MoveTest, EveryNamedLayoutMovesItsKeysAndCopiesItsValues) {
     request.layers[0].layer = 1;
     request.groups[0].runs[0].to_block_table = {0, 2, 4};
     std::vector<Pool> moved = {pool};
-    ASSERT_THAT(RunMove(request, TheBackend(), &moved), IsOk()) << named.name;
+    ASSERT_THAT(RunMove(request, FastestBackend(), &moved), IsOk()) << named.name;
     std::vector<double> got, want;
     for (int64_t i = 0; i < 7; ++i) {
       const int64_t to =
@@ -282,7 +277,7 @@ TEST(MoveTest, RowsAroundTheRotaryLanesAreCopiedWithThem) {
                                .to = 50,
                                .to_block_table = {1}}}}};
   std::vector<Pool> moved = {pool};
-  ASSERT_THAT(RunMove(request, TheBackend(), &moved), IsOk());
+  ASSERT_THAT(RunMove(request, FastestBackend(), &moved), IsOk());
   for (int64_t i = 0; i < 3; ++i) {
     EXPECT_EQ(std::memcmp(moved[0].data() + (4 + i) * 1152, pool.data() + i * 1152, 1024), 0) << i;
     EXPECT_NE(
@@ -303,7 +298,7 @@ TEST(MoveTest, LayersWithOtherSpecsOrNoneGoInOneCall) {
                     {.spec = std::nullopt, .place = {0, bytes}},
                     {.spec = 1, .place = {0, 2 * bytes}}};
   std::vector<Pool> moved = {pool};
-  ASSERT_THAT(RunMove(request, TheBackend(), &moved), IsOk());
+  ASSERT_THAT(RunMove(request, FastestBackend(), &moved), IsOk());
   for (int64_t l = 0; l < 3; ++l) {
     std::vector<double> want = KeyAt(form, pool, l * bytes, 22, 1);
     if (l != 1) testing::TurnKey(l == 0 ? 10000 : 1e6, -93, 0, 64, true, &want);
@@ -319,7 +314,7 @@ TEST(MoveTest, TheAmplitudeOfASpecIsOnAKeyOnceHoweverOftenItMoves) {
   MoveRequest request = RequestFor(layout, static_cast<int64_t>(pool.size()));
   request.specs[0].spec.attention_factor = 1.138629;
   std::vector<Pool> moved = {pool};
-  ASSERT_THAT(RunMove(request, TheBackend(), &moved), IsOk());
+  ASSERT_THAT(RunMove(request, FastestBackend(), &moved), IsOk());
   std::vector<double> want = KeyAt(form, pool, 0, 22, 0);
   testing::TurnKey(kBase, -93, 0, 64, true, &want);
   EXPECT_LE(RelativeRms(KeyAt(form, moved[0], 0, 22, 0), want), 1e-6);
@@ -327,7 +322,7 @@ TEST(MoveTest, TheAmplitudeOfASpecIsOnAKeyOnceHoweverOftenItMoves) {
   request.specs[0].from_spec = HalfSplit();
   request.groups[0].runs[0].to = 100;
   moved = {pool};
-  ASSERT_THAT(RunMove(request, TheBackend(), &moved), IsOk());
+  ASSERT_THAT(RunMove(request, FastestBackend(), &moved), IsOk());
   want = KeyAt(form, pool, 0, 22, 0);
   for (double& lane : want) lane *= 1.138629;
   EXPECT_LE(RelativeRms(KeyAt(form, moved[0], 0, 22, 0), want), 1e-6);
@@ -344,17 +339,17 @@ TEST_P(CompareTest, AMovedCacheAgreesUnderItsSpecAndUnderNoOther) {
   request.pools.push_back(request.pools[0]);
   request.layers[0].to_place = KeyPlace{1, 0};
   std::vector<Pool> pools = {pool, pool};
-  ASSERT_THAT(RunMove(request, TheBackend(), &pools), IsOk());
+  ASSERT_THAT(RunMove(request, FastestBackend(), &pools), IsOk());
   request.mode = MoveMode::kCompare;
   const std::vector<Pool> before = pools;
   std::vector<std::byte> report;
-  ASSERT_THAT(RunMove(request, TheBackend(), &pools, &report), IsOk());
+  ASSERT_THAT(RunMove(request, FastestBackend(), &pools, &report), IsOk());
   KeyDifference found = DifferenceOf(report.data(), 0);
   EXPECT_EQ(found.max_abs, 0);
   EXPECT_EQ(found.bad_rows, 0);
   EXPECT_GT(found.reference_rms, 0);
   request.specs[0].spec = HalfSplit(1e6);
-  ASSERT_THAT(RunMove(request, TheBackend(), &pools, &report), IsOk());
+  ASSERT_THAT(RunMove(request, FastestBackend(), &pools, &report), IsOk());
   found = DifferenceOf(report.data(), 0);
   EXPECT_GT(found.relative_rms(), 0.5);
   EXPECT_EQ(found.bad_rows, 7 * 3);
@@ -384,7 +379,7 @@ TEST(MoveTest, EightMovesOfEveryCodeStayWithinTheirTable) {
     run.from = 100;
     for (int i = 0; i < 8; ++i) {
       run.to = run.from + 977 * (i + 1);
-      ASSERT_THAT(RunMove(request, TheBackend(), &moved), IsOk());
+      ASSERT_THAT(RunMove(request, FastestBackend(), &moved), IsOk());
       run.from = run.to;
     }
     std::vector<double> got, want;

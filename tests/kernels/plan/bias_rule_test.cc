@@ -18,7 +18,7 @@ using ::phasor::testing::kInvalid;
 using ::phasor::testing::StatusIs;
 using ::testing::HasSubstr;
 
-absl::Status Compile(const BiasSpec& spec) { return CompileBias(spec, 8, "item").status(); }
+absl::Status CompileRule(const BiasSpec& spec) { return CompileBias(spec, 8, "item").status(); }
 
 TEST(BiasRuleTest, SlopesAreBloomsAndMptsForAnyNumberOfHeads) {
   for (const auto& golden : testing::kSlopeGolden) {
@@ -52,7 +52,7 @@ TEST(BiasRuleTest, SlopesAreRoundedOnceToADouble) {
 
 TEST(BiasRuleTest, EveryPresetCompilesAndSaysWhereItComesFrom) {
   for (const BiasPreset& preset : BiasPresets()) {
-    EXPECT_THAT(Compile({.preset = preset.name}), IsOk()) << preset.name;
+    EXPECT_THAT(CompileRule({.preset = preset.name}), IsOk()) << preset.name;
     EXPECT_FALSE(preset.source.empty()) << preset.name;
     EXPECT_FALSE(preset.summary.empty()) << preset.name;
   }
@@ -67,7 +67,7 @@ TEST(BiasRuleTest, FieldsOverrideThePreset) {
 }
 
 TEST(BiasRuleTest, UnknownPresetIsNotFoundAndNamesTheOthers) {
-  EXPECT_THAT(Compile({.preset = "t6"}),
+  EXPECT_THAT(CompileRule({.preset = "t6"}),
               StatusIs(absl::StatusCode::kNotFound,
                        "item.preset: 't6' is not known; did you mean \"t5\"? must be one of alibi, "
                        "bloom, deberta-v2, "
@@ -75,14 +75,14 @@ TEST(BiasRuleTest, UnknownPresetIsNotFoundAndNamesTheOthers) {
 }
 
 TEST(BiasRuleTest, MissingFieldsAreNamedWithTheirRange) {
-  EXPECT_THAT(Compile({}), StatusIs(kInvalid, HasSubstr("item.family: not set")));
-  EXPECT_THAT(Compile({.family = BiasFamily::kT5}),
+  EXPECT_THAT(CompileRule({}), StatusIs(kInvalid, HasSubstr("item.family: not set")));
+  EXPECT_THAT(CompileRule({.family = BiasFamily::kT5}),
               StatusIs(kInvalid, HasSubstr("item.bidirectional: not set")));
-  EXPECT_THAT(Compile({.family = BiasFamily::kT5, .bidirectional = true}),
+  EXPECT_THAT(CompileRule({.family = BiasFamily::kT5, .bidirectional = true}),
               StatusIs(kInvalid, "item.num_buckets: not set; must be in [4, 1024]"));
-  EXPECT_THAT(Compile({.family = BiasFamily::kClipped}),
+  EXPECT_THAT(CompileRule({.family = BiasFamily::kClipped}),
               StatusIs(kInvalid, HasSubstr("item.max_distance: not set")));
-  EXPECT_THAT(Compile({.family = BiasFamily::kSwin}),
+  EXPECT_THAT(CompileRule({.family = BiasFamily::kSwin}),
               StatusIs(kInvalid, "item.window: 0 extents; must be [height, width]"));
 }
 
@@ -90,25 +90,27 @@ TEST(BiasRuleTest, FieldsOutOfRangeAreRefused) {
   BiasSpec t5 = BiasPresets()[5].spec;
   ASSERT_EQ(t5.family, BiasFamily::kT5);
   t5.num_buckets = 33;
-  EXPECT_THAT(Compile(t5), StatusIs(kInvalid, HasSubstr("33 is odd; must be even")));
+  EXPECT_THAT(CompileRule(t5), StatusIs(kInvalid, HasSubstr("33 is odd; must be even")));
   t5.num_buckets = 1026;
-  EXPECT_THAT(Compile(t5), StatusIs(kInvalid, HasSubstr("item.num_buckets: 1026")));
+  EXPECT_THAT(CompileRule(t5), StatusIs(kInvalid, HasSubstr("item.num_buckets: 1026")));
   t5.num_buckets = 32;
   t5.max_distance = 8;  // where the logarithm begins
-  EXPECT_THAT(Compile(t5), StatusIs(kInvalid, HasSubstr("item.max_distance: 8; must be in [9,")));
-  EXPECT_THAT(Compile({.family = BiasFamily::kSwin, .window = {7, 0}}),
+  EXPECT_THAT(CompileRule(t5),
+              StatusIs(kInvalid, HasSubstr("item.max_distance: 8; must be in [9,")));
+  EXPECT_THAT(CompileRule({.family = BiasFamily::kSwin, .window = {7, 0}}),
               StatusIs(kInvalid, HasSubstr("item.window[1]: 0")));
-  EXPECT_THAT(Compile({.family = BiasFamily::kDeberta, .num_buckets = 256, .max_distance = 129}),
-              StatusIs(kInvalid, HasSubstr("item.max_distance: 129; must be in [130,")));
+  EXPECT_THAT(
+      CompileRule({.family = BiasFamily::kDeberta, .num_buckets = 256, .max_distance = 129}),
+      StatusIs(kInvalid, HasSubstr("item.max_distance: 129; must be in [130,")));
 }
 
 TEST(BiasRuleTest, FieldsOfAnotherFamilyAreRefused) {
   EXPECT_THAT(
-      Compile({.preset = "alibi", .num_buckets = 32}),
+      CompileRule({.preset = "alibi", .num_buckets = 32}),
       StatusIs(kInvalid, "item.num_buckets: set for ALIBI; must be only for T5 and DEBERTA"));
-  EXPECT_THAT(Compile({.preset = "swin", .bidirectional = true}),
+  EXPECT_THAT(CompileRule({.preset = "swin", .bidirectional = true}),
               StatusIs(kInvalid, HasSubstr("item.bidirectional: set for SWIN")));
-  EXPECT_THAT(Compile({.preset = "t5", .window = {7, 7}}),
+  EXPECT_THAT(CompileRule({.preset = "t5", .window = {7, 7}}),
               StatusIs(kInvalid, HasSubstr("item.window: set for T5")));
 }
 

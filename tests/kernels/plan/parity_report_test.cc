@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Spec Llama() {
+Spec LlamaSpec() {
   Spec spec = testing::Rotary(128);
   spec.parity = ParityArithmetic{ParityFrequency::kFloat32Pow,
                                  {},
@@ -24,7 +24,7 @@ Spec Llama() {
 }
 
 TEST(ParityReportTest, SaysHowFarF32AnglesAreOff) {
-  const auto report = Compare(Llama(), {4096, Dtype::kBFloat16});
+  const auto report = Compare(LlamaSpec(), {4096, Dtype::kBFloat16});
   ASSERT_THAT(report, testing::IsOk());
   ASSERT_TRUE(report->has_value());
   EXPECT_EQ((*report)->positions, 4096);
@@ -47,7 +47,7 @@ TEST(ParityReportTest, PresetsBringTheirUpstreamAndItsContext) {
 }
 
 TEST(ParityReportTest, ManyPairsAreLookedAtInFewerPositions) {
-  Spec spec = Llama();
+  Spec spec = LlamaSpec();
   spec.head_dim = 8192;
   const auto report = Compare(spec, {131072, Dtype::kFloat32});
   ASSERT_THAT(report, testing::IsOk());
@@ -68,8 +68,9 @@ TEST(ParityReportTest, RejectsExactSpecsEmptyContextsAndOtherTypes) {
     return std::string(status.message());
   };
   EXPECT_THAT(message(testing::Rotary(8), {16}), HasSubstr("must be only for one that has it"));
-  EXPECT_THAT(message(Llama(), {0}), HasSubstr("parity_comparison.context_length: 0; must be"));
-  EXPECT_THAT(message(Llama(), {16, Dtype::kInt32}), HasSubstr("parity_comparison.dtype: INT32"));
+  EXPECT_THAT(message(LlamaSpec(), {0}), HasSubstr("parity_comparison.context_length: 0; must be"));
+  EXPECT_THAT(message(LlamaSpec(), {16, Dtype::kInt32}),
+              HasSubstr("parity_comparison.dtype: INT32"));
 }
 
 }  // namespace

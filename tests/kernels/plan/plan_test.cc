@@ -7,6 +7,7 @@
 
 #include "kernels/spec/presets.h"
 #include "tests/support/direct.h"
+#include "tests/support/plans.h"
 #include "tests/support/specs.h"
 #include "tests/support/status_matchers.h"
 
@@ -14,53 +15,34 @@ namespace phasor {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::Encoding;
 using ::testing::HasSubstr;
 using testing::IsOk;
+using testing::PlanOf;
+using testing::Rotary;
 using testing::StatusIs;
 
 constexpr uint64_t kQuarter = uint64_t{1} << 62;
-
-Spec FromPreset(const char* name, int64_t dim) {
-  Spec spec;
-  spec.preset = name;
-  spec.dim = dim;
-  return spec;
-}
-
-Spec Rotary(const char* name, int64_t head_dim) {
-  Spec spec;
-  spec.preset = name;
-  spec.head_dim = head_dim;
-  return spec;
-}
-
-std::shared_ptr<const Plan> Compile(const Spec& spec) {
-  const auto resolved = ResolveSpec(spec);
-  EXPECT_THAT(resolved, IsOk());
-  auto plan = CompilePlan(*resolved);
-  EXPECT_THAT(plan, IsOk());
-  return *std::move(plan);
-}
 
 // Specs of every layout, with odd pair counts, several axes, padding and partial rotary.
 std::vector<Spec> ManySpecs() {
   std::vector<Spec> specs;
   for (const char* name : {"transformer", "transformer-literal", "timestep-cos-sin", "flow-periods",
                            "flow-periods-interleaved"}) {
-    for (const int64_t dim : {2, 6, 34, 130}) specs.push_back(FromPreset(name, dim));
+    for (const int64_t dim : {2, 6, 34, 130}) specs.push_back(Encoding(name, dim));
   }
-  specs.push_back(FromPreset("timestep-sin-cos", 35));
+  specs.push_back(Encoding("timestep-sin-cos", 35));
   for (const char* name : {"grid-2d-concat", "grid-2d-sum", "mae-2d", "timm-2d"}) {
-    for (const int64_t dim : {4, 12, 68}) specs.push_back(FromPreset(name, dim));
+    for (const int64_t dim : {4, 12, 68}) specs.push_back(Encoding(name, dim));
   }
-  Spec uneven = FromPreset("timm-2d", 24);
+  Spec uneven = Encoding("timm-2d", 24);
   uneven.axes_dim = {6, 18};
   specs.push_back(uneven);
-  uneven = FromPreset("grid-2d-concat", 24);
+  uneven = Encoding("grid-2d-concat", 24);
   uneven.axes_dim = {2, 6, 10, 6};
   uneven.axes = 4;
   specs.push_back(uneven);
-  Spec literal = FromPreset("transformer-literal", 12);
+  Spec literal = Encoding("transformer-literal", 12);
   literal.axes = 2;
   specs.push_back(literal);
   literal.grouping = AxisGrouping::kSum;
@@ -83,7 +65,7 @@ TEST(CompilePlanTest, AmplitudesThatFloat32CannotHoldAreRefused) {
 
 TEST(CompilePlanTest, WritesEveryColumnExactlyOnce) {
   for (const Spec& spec : ManySpecs()) {
-    const auto plan = Compile(spec);
+    const auto plan = PlanOf(spec);
     if (plan->spec.kind != SpecKind::kEncoding) continue;
     std::vector<int> written(plan->spec.dim, 0);
     for (int64_t i = 0; i < plan->layout.content_begin; ++i) ++written[i];
@@ -101,7 +83,7 @@ TEST(CompilePlanTest, WritesEveryColumnExactlyOnce) {
 
 TEST(CompilePlanTest, StartsEveryBlockAtAnEvenPair) {
   for (const Spec& spec : ManySpecs()) {
-    const auto plan = Compile(spec);
+    const auto plan = PlanOf(spec);
     EXPECT_EQ(plan->layout.blocks.empty(), plan->spec.kind == SpecKind::kRotary);
     for (const EncodeBlock& block : plan->layout.blocks) {
       EXPECT_EQ(block.first_pair % 2, 0) << spec.preset;
@@ -113,7 +95,7 @@ TEST(CompilePlanTest, StartsEveryBlockAtAnEvenPair) {
 
 TEST(CompilePlanTest, RearrangesPairsIntoTheTable) {
   for (const Spec& spec : ManySpecs()) {
-    const auto plan = Compile(spec);
+    const auto plan = PlanOf(spec);
     if (plan->table.layers > 1) continue;  // phase_table_test.cc checks these
     const PhaseTable& table = plan->table;
     EXPECT_EQ(table.half % 16, 0);
@@ -140,7 +122,7 @@ TEST(CompilePlanTest, RearrangesPairsIntoTheTable) {
 
 TEST(CompilePlanTest, CoversTheTableWithRunsOfOneAxis) {
   for (const Spec& spec : ManySpecs()) {
-    const auto plan = Compile(spec);
+    const auto plan = PlanOf(spec);
     if (plan->table.layers > 1) continue;  // phase_table_test.cc checks these
     int64_t next = 0;
     std::vector<int> axis_at(2 * plan->table.half);
@@ -162,12 +144,12 @@ TEST(CompilePlanTest, CoversTheTableWithRunsOfOneAxis) {
 }
 
 TEST(CompilePlanTest, HasOneRunForOneAxis) {
-  EXPECT_EQ(Compile(FromPreset("transformer", 100))->table.runs.size(), 1u);
+  EXPECT_EQ(PlanOf(Encoding("transformer", 100))->table.runs.size(), 1u);
 }
 
 TEST(CompilePlanTest, NumbersPlansAndLabelsThemByMeaning) {
-  const auto a = Compile(FromPreset("transformer", 64));
-  const auto b = Compile(FromPreset("transformer", 64));
+  const auto a = PlanOf(Encoding("transformer", 64));
+  const auto b = PlanOf(Encoding("transformer", 64));
   EXPECT_NE(a->id, b->id);
   EXPECT_NE(a->id, 0u);
   EXPECT_EQ(a->fingerprint, b->fingerprint);
@@ -175,19 +157,19 @@ TEST(CompilePlanTest, NumbersPlansAndLabelsThemByMeaning) {
 }
 
 TEST(CompilePlanTest, LaysOutInterleavedAndConcatenatedRows) {
-  const EncodeBlock interleaved = Compile(FromPreset("transformer", 8))->layout.blocks.at(0);
+  const EncodeBlock interleaved = PlanOf(Encoding("transformer", 8))->layout.blocks.at(0);
   EXPECT_EQ(interleaved.sin_begin, 0);
   EXPECT_EQ(interleaved.cos_begin, 1);
   EXPECT_EQ(interleaved.stride, 2);
-  const EncodeBlock concatenated = Compile(FromPreset("timestep-cos-sin", 9))->layout.blocks.at(0);
+  const EncodeBlock concatenated = PlanOf(Encoding("timestep-cos-sin", 9))->layout.blocks.at(0);
   EXPECT_EQ(concatenated.cos_begin, 0);
   EXPECT_EQ(concatenated.sin_begin, 4);
   EXPECT_EQ(concatenated.stride, 1);
-  EXPECT_EQ(Compile(FromPreset("timestep-cos-sin", 9))->layout.content_end, 8);
+  EXPECT_EQ(PlanOf(Encoding("timestep-cos-sin", 9))->layout.content_end, 8);
 }
 
 TEST(CompilePlanTest, GivesEveryElementOfALiteralEncodingItsOwnSine) {
-  const auto plan = Compile(FromPreset("transformer-literal", 6));
+  const auto plan = PlanOf(Encoding("transformer-literal", 6));
   EXPECT_EQ(plan->pairs, 6);
   EXPECT_THAT(plan->offset, ElementsAre(0, kQuarter, 0, kQuarter, 0, kQuarter));
   ASSERT_EQ(plan->layout.blocks.size(), 1u);
@@ -197,9 +179,9 @@ TEST(CompilePlanTest, GivesEveryElementOfALiteralEncodingItsOwnSine) {
 }
 
 TEST(CompilePlanTest, GroupsByComponentAcrossUnevenAxes) {
-  Spec spec = FromPreset("timm-2d", 24);
+  Spec spec = Encoding("timm-2d", 24);
   spec.axes_dim = {6, 18};
-  const auto plan = Compile(spec);
+  const auto plan = PlanOf(spec);
   ASSERT_EQ(plan->layout.blocks.size(), 2u);
   EXPECT_EQ(plan->layout.blocks[0].sin_begin, 0);
   EXPECT_EQ(plan->layout.blocks[1].sin_begin, 3);
@@ -210,7 +192,7 @@ TEST(CompilePlanTest, GroupsByComponentAcrossUnevenAxes) {
 }
 
 TEST(CompilePlanTest, AddsTheAxesOfASumIntoTheSameColumns) {
-  const auto plan = Compile(FromPreset("grid-2d-sum", 8));
+  const auto plan = PlanOf(Encoding("grid-2d-sum", 8));
   ASSERT_EQ(plan->layout.blocks.size(), 2u);
   EXPECT_FALSE(plan->layout.blocks[0].accumulate);
   EXPECT_TRUE(plan->layout.blocks[1].accumulate);
@@ -218,7 +200,7 @@ TEST(CompilePlanTest, AddsTheAxesOfASumIntoTheSameColumns) {
 }
 
 TEST(CompilePlanTest, RestartsTheLadderOfEveryRotaryAxis) {
-  const auto plan = Compile(Rotary("flux", 128));
+  const auto plan = PlanOf(Rotary("flux", 128));
   EXPECT_EQ(plan->pairs, 64);
   for (const int64_t first : {0, 8, 36}) EXPECT_EQ(plan->frequency[first], plan->frequency[0]);
   EXPECT_EQ(plan->axis[7], 0);
@@ -230,44 +212,44 @@ TEST(CompilePlanTest, RestartsTheLadderOfEveryRotaryAxis) {
 }
 
 TEST(CompilePlanTest, UsesRotaryDimAsTheDenominator) {
-  const auto partial = Compile(Rotary("gpt-j", 256));
+  const auto partial = PlanOf(Rotary("gpt-j", 256));
   Spec small = Rotary("rope-interleaved", 64);
-  EXPECT_EQ(partial->frequency, Compile(small)->frequency);
+  EXPECT_EQ(partial->frequency, PlanOf(small)->frequency);
 }
 
 TEST(CompilePlanTest, FoldsPositionScaleIntoFrequencies) {
-  Spec spec = FromPreset("timestep-sin-cos", 8);
+  Spec spec = Encoding("timestep-sin-cos", 8);
   spec.position_scale = 1000;
-  const auto scaled = Compile(spec);
+  const auto scaled = PlanOf(spec);
   EXPECT_EQ(scaled->frequency[0].whole, 159);  // 1000 / (2 pi)
   EXPECT_TRUE(scaled->table.has_whole);
 }
 
 TEST(CompilePlanTest, TakesAShiftOfOneForOnePair) {
-  const auto plan = Compile(FromPreset("ddpm-timestep", 2));
-  EXPECT_EQ(plan->frequency[0], Compile(FromPreset("transformer", 2))->frequency[0]);
-  EXPECT_EQ(Compile(FromPreset("flow-periods", 2))->frequency[0].whole,
+  const auto plan = PlanOf(Encoding("ddpm-timestep", 2));
+  EXPECT_EQ(plan->frequency[0], PlanOf(Encoding("transformer", 2))->frequency[0]);
+  EXPECT_EQ(PlanOf(Encoding("flow-periods", 2))->frequency[0].whole,
             249);  // 1 / 4e-3, the double
 }
 
 TEST(BytesOfPlanTest, CountsEveryListOfThePlanAndItsSpec) {
-  Spec spec = FromPreset("transformer", 4096);
-  const auto plain = Compile(spec);
+  Spec spec = Encoding("transformer", 4096);
+  const auto plain = PlanOf(spec);
   const int64_t pairs = 2048;
   // At least the frequencies (16 bytes), the axis, and two entries of the table.
   EXPECT_GE(BytesOf(*plain), pairs * (16 + 1 + 16));
   spec.phase = std::vector<double>(pairs, 0.5);
-  EXPECT_GE(BytesOf(*Compile(spec)) - BytesOf(*plain), pairs * 16) << "offsets and the spec's list";
+  EXPECT_GE(BytesOf(*PlanOf(spec)) - BytesOf(*plain), pairs * 16) << "offsets and the spec's list";
   spec.precision = Precision::kParity;
-  EXPECT_GE(BytesOf(*Compile(spec)) - BytesOf(*plain), pairs * 16);
+  EXPECT_GE(BytesOf(*PlanOf(spec)) - BytesOf(*plain), pairs * 16);
 }
 
 TEST(CompilePlanTest, RefusesFrequenciesBeyondFixedPoint) {
-  Spec spec = FromPreset("timestep-sin-cos", 8);
+  Spec spec = Encoding("timestep-sin-cos", 8);
   spec.position_scale = 1e300;
   EXPECT_THAT(CompilePlan(*ResolveSpec(spec)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2^63 turns")));
-  Spec flow = FromPreset("flow-periods", 8);
+  Spec flow = Encoding("flow-periods", 8);
   flow.min_period = 1e-300;
   EXPECT_THAT(CompilePlan(*ResolveSpec(flow)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2^63")));

@@ -12,52 +12,35 @@
 #include "kernels/spec/presets.h"
 #include "kernels/tensor/positions.h"
 #include "tests/support/direct.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/plans.h"
+#include "tests/support/specs.h"
 #include "tests/support/truth.h"
 
 namespace phasor {
 namespace {
 
 using ::testing::DoubleNear;
-using testing::IsOk;
+using testing::Encoding;
+using testing::PlanOf;
 using ::testing::Pointwise;
 using testing::Real;
+using testing::Rotary;
 
 constexpr double kPrinted = 0.500001e-6;  // examples are printed with six decimals
 
-Spec Encoding(const char* preset, int64_t dim) {
-  Spec spec;
-  spec.preset = preset;
-  spec.dim = dim;
-  return spec;
-}
-
-Spec Rotary(const char* preset, int64_t head_dim) {
-  Spec spec;
-  spec.preset = preset;
-  spec.head_dim = head_dim;
-  return spec;
-}
-
-std::shared_ptr<const Plan> Compile(const Spec& spec) {
-  const auto resolved = ResolveSpec(spec);
-  EXPECT_THAT(resolved, IsOk());
-  return *CompilePlan(*resolved);
-}
-
-std::vector<Position> At(const std::vector<double>& coordinates) {
+std::vector<Position> Coordinates(const std::vector<double>& coordinates) {
   std::vector<Position> at(coordinates.size());
   for (size_t a = 0; a < at.size(); ++a) EXPECT_TRUE(PositionFromDouble(coordinates[a], &at[a]));
   return at;
 }
 
 std::vector<double> Encode(const Spec& spec, const std::vector<double>& coordinates) {
-  return testing::EncodeRow(*Compile(spec), At(coordinates));
+  return testing::EncodeRow(*PlanOf(spec), Coordinates(coordinates));
 }
 
 std::vector<double> Rotate(const Spec& spec, const std::vector<double>& coordinates,
                            const std::vector<double>& x) {
-  return testing::RotateHead(*Compile(spec), At(coordinates), x);
+  return testing::RotateHead(*PlanOf(spec), Coordinates(coordinates), x);
 }
 
 auto Prints(const std::vector<double>& expected) {
@@ -233,7 +216,7 @@ std::vector<double> RandomVector(std::mt19937_64& random, size_t size) {
 TEST(PropertiesTest, AttentionDependsOnTheDistanceAlone) {
   std::mt19937_64 random(1);
   for (const char* preset : {"rope-half-split", "rope-interleaved"}) {
-    const auto plan = Compile(Rotary(preset, 64));
+    const auto plan = PlanOf(Rotary(preset, 64));
     const std::vector<double> q = RandomVector(random, 64);
     const std::vector<double> k = RandomVector(random, 64);
     const auto score = [&](int64_t m, int64_t n) {
@@ -248,7 +231,7 @@ TEST(PropertiesTest, AttentionDependsOnTheDistanceAlone) {
 
 TEST(PropertiesTest, RotationKeepsTheNorm) {
   std::mt19937_64 random(2);
-  const auto plan = Compile(Rotary("rope-half-split", 128));
+  const auto plan = PlanOf(Rotary("rope-half-split", 128));
   const std::vector<double> x = RandomVector(random, 128);
   for (const int64_t p : {int64_t{1}, int64_t{1000003}, int64_t{1} << 60}) {
     const std::vector<double> y = testing::RotateHead(*plan, {{p, 0}}, x);
@@ -258,7 +241,7 @@ TEST(PropertiesTest, RotationKeepsTheNorm) {
 
 TEST(PropertiesTest, InverseUndoesForward) {
   std::mt19937_64 random(3);
-  const auto plan = Compile(Rotary("rope-interleaved", 128));
+  const auto plan = PlanOf(Rotary("rope-interleaved", 128));
   const std::vector<double> x = RandomVector(random, 128);
   const std::vector<Position> at = {{123456789, 987654321}};
   const std::vector<double> back =
@@ -267,7 +250,7 @@ TEST(PropertiesTest, InverseUndoesForward) {
 }
 
 TEST(PropertiesTest, EncodingOfAShiftedPositionIsAFixedRotation) {
-  const auto plan = Compile(Encoding("transformer", 32));
+  const auto plan = PlanOf(Encoding("transformer", 32));
   const std::vector<double> shift = testing::EncodeRow(*plan, {{17, 0}});
   for (const int64_t p : {0, 5, 100000}) {
     const std::vector<double> row = testing::EncodeRow(*plan, {{p, 0}});
@@ -280,7 +263,7 @@ TEST(PropertiesTest, EncodingOfAShiftedPositionIsAFixedRotation) {
 }
 
 TEST(PropertiesTest, LowDimensionsAreTheFastOnes) {
-  const auto plan = Compile(Encoding("transformer", 128));
+  const auto plan = PlanOf(Encoding("transformer", 128));
   const auto turns = [&](int64_t pair) {
     return testing::ToReal(plan->frequency[pair]).convert_to<double>();
   };
@@ -290,7 +273,7 @@ TEST(PropertiesTest, LowDimensionsAreTheFastOnes) {
 }
 
 TEST(PropertiesTest, SimilarityFallsWithDistanceButNotMonotonically) {
-  const auto plan = Compile(Encoding("transformer", 128));
+  const auto plan = PlanOf(Encoding("transformer", 128));
   const auto similarity = [&](int64_t distance) {
     return Dot(testing::EncodeRow(*plan, {{1000, 0}}),
                testing::EncodeRow(*plan, {{1000 + distance, 0}})) /
@@ -310,7 +293,7 @@ TEST(PropertiesTest, LiteralIndexEncodingsAreNotShiftedByARotation) {
 
 TEST(PropertiesTest, DistinctPositionsHaveDistinctBoundedRows) {
   for (const char* preset : {"transformer", "timestep-sin-cos"}) {
-    const auto plan = Compile(Encoding(preset, 16));
+    const auto plan = PlanOf(Encoding(preset, 16));
     std::set<std::vector<double>> rows;
     for (int64_t p = 0; p < 5000; ++p) {
       const std::vector<double> row = testing::EncodeRow(*plan, {{p, 0}});
@@ -322,9 +305,9 @@ TEST(PropertiesTest, DistinctPositionsHaveDistinctBoundedRows) {
 }
 
 TEST(PropertiesTest, DistinctTimesHaveDistinctRows) {
-  const auto plan = Compile(Encoding("flow-periods", 16));
+  const auto plan = PlanOf(Encoding("flow-periods", 16));
   std::set<std::vector<double>> rows;
-  for (int i = 0; i < 5000; ++i) rows.insert(testing::EncodeRow(*plan, At({i / 5000.0})));
+  for (int i = 0; i < 5000; ++i) rows.insert(testing::EncodeRow(*plan, Coordinates({i / 5000.0})));
   EXPECT_EQ(rows.size(), 5000u);
 }
 
