@@ -59,7 +59,8 @@ class Report:
             f" {ratio:>8}  {verdict}"
         )
 
-    def add(self, row, seconds, baseline, baseline_seconds, target=None):
+    def add(self, row, seconds, baseline, baseline_seconds, target=None, least_seconds=None):
+        """`least_seconds`: what reading and writing the same memory takes, and nothing else."""
         ratio = baseline_seconds / seconds
         met = None if target is None else ratio >= target
         verdict = "" if target is None else f">= {target} {'met' if met else 'MISS'}"
@@ -69,6 +70,7 @@ class Report:
             row
             | {"value": seconds * 1e6, "unit": "us", "baseline": baseline, "baseline_value": baseline_seconds * 1e6}
             | {"ratio": ratio, "target": target, "met": met, "quick": self.quick, "machine": self.machine}
+            | ({} if least_seconds is None else {"most": baseline_seconds / least_seconds})
         )
 
     def skip(self, row, baseline, why):

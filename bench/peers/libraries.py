@@ -20,6 +20,27 @@ def angles(case):
     return case.positions[:, None] * frequencies(case.head_dim)
 
 
+# --- memory, which no peer and not Phasor can be faster than ----------------------------------------
+
+
+def copy(x, y, threads):
+    """Reads and writes what a rotation of x into y does."""
+    import torch
+
+    torch.set_num_threads(threads)
+    source, target = torch.from_numpy(x.view(np.uint8)), torch.from_numpy(y.view(np.uint8))
+    return lambda: target.copy_(source)
+
+
+def fill(out, threads):
+    """Writes what an encoding does."""
+    import torch
+
+    torch.set_num_threads(threads)
+    target = torch.from_numpy(out.view(np.uint8))
+    return target.zero_
+
+
 # --- numpy ----------------------------------------------------------------------------------------
 
 

@@ -103,7 +103,8 @@ def bench_rope(report, settings, phasor, backend, threads, case):
     )
     ours = phasor.rope(backend, case, x, want)
     in_place = phasor.rope(backend, case, y, y)
-    seconds = median_seconds({"phasor": ours, "phasor in place": in_place} | peers, **settings)
+    copy = libraries.copy(x, y, threads)
+    seconds = median_seconds({"phasor": ours, "phasor in place": in_place, "copy": copy} | peers, **settings)
     beyond = x.nbytes >= cache_bytes()
     pairing = "interleaved" if case.interleaved else "half-split"
     row = {
@@ -116,7 +117,8 @@ def bench_rope(report, settings, phasor, backend, threads, case):
     best = min(peers, key=seconds.get, default=None)
     for name in peers:
         target = (TARGET_BEYOND if beyond else TARGET_IN_CACHE) if name == best else None
-        report.add(row, seconds["phasor"], f"peer:{name}" + (" (best)" if name == best else ""), seconds[name], target)
+        which = f"peer:{name}" + (" (best)" if name == best else "")
+        report.add(row, seconds["phasor"], which, seconds[name], target, seconds["copy"])
     if best:
         report.add(row | {"name": "peer_rope_inpl"}, seconds["phasor in place"], f"peer:{best} (best)", seconds[best])
     for run in peers.values():
@@ -128,7 +130,7 @@ def bench_encode(report, settings, phasor, backend, threads, rows, dim, dtype):
     ours = phasor.encode(backend, rows, dim, dtype, out)
     ours()
     peers = working_peers(libraries.ENCODE, [out], TOLERANCE[dtype], lambda peer: peer(rows, dim, dtype, threads))
-    seconds = median_seconds({"phasor": ours} | peers, **settings)
+    seconds = median_seconds({"phasor": ours, "fill": libraries.fill(out.copy(), threads)} | peers, **settings)
     row = {
         "name": "peer_encode",
         "shape": f"{rows}x{dim} sin|cos",
@@ -137,7 +139,7 @@ def bench_encode(report, settings, phasor, backend, threads, rows, dim, dtype):
         "cache": "DRAM" if out.nbytes >= cache_bytes() else "warm",
     }
     for name in peers:
-        report.add(row, seconds["phasor"], f"peer:{name}", seconds[name], TARGET_ENCODE[name])
+        report.add(row, seconds["phasor"], f"peer:{name}", seconds[name], TARGET_ENCODE[name], seconds["fill"])
 
 
 def main():
