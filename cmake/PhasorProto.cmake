@@ -20,8 +20,6 @@ function(phasor_proto_library name)
     string(REGEX REPLACE "\\.proto$" "" stem ${proto})
     list(APPEND srcs ${out}/${stem}.pb.cc ${out}/${stem}.grpc.pb.cc)
     list(APPEND deps ${PROJECT_SOURCE_DIR}/proto/${proto})
-    # Stubs share a unit, which reads gRPC's headers once. Messages cannot: each has a `schemas` of its own.
-    set_source_files_properties(${out}/${stem}.pb.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     add_custom_command(
       OUTPUT ${out}/${stem}.pb.cc ${out}/${stem}.pb.h ${out}/${stem}.grpc.pb.cc ${out}/${stem}.grpc.pb.h
       COMMAND protobuf::protoc --cpp_out=${out} --grpc_out=${out}
@@ -34,7 +32,14 @@ function(phasor_proto_library name)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${out}>)
   target_link_libraries(${name} PUBLIC protobuf::libprotobuf gRPC::grpc++
                         PRIVATE $<BUILD_INTERFACE:phasor_build_options>)
-  # Most generated code is never called. With a section for each function, the linker can drop it.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-ffunction-sections -fdata-sections>)
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD_BATCH_SIZE 100)
+  phasor_optimise_for_size(${name})
+  # All files are one unit, which reads the headers once. Each has two variables of the same names.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD_BATCH_SIZE 100
+    UNITY_BUILD_UNIQUE_ID PHASOR_FILE
+    UNITY_BUILD_CODE_BEFORE_INCLUDE "#include <google/protobuf/generated_message_reflection.h>
+#define PHASOR_JOIN(name, file) name##file
+#define PHASOR_NAME(name, file) PHASOR_JOIN(name, file)
+#define schemas PHASOR_NAME(schemas_, PHASOR_FILE)
+#define file_default_instances PHASOR_NAME(instances_, PHASOR_FILE)"
+    UNITY_BUILD_CODE_AFTER_INCLUDE "#undef schemas\n#undef file_default_instances")
 endfunction()
