@@ -192,6 +192,10 @@ TEST(MoveTest, EveryBackendGivesTheSameBytes) {
 // without an inverse. Without bit 2: FLOAT8 that are numbers, which have a loop of their own. Equal
 // positions and half the amplitude: results in the middle between two codes.
 TEST(MoveTest, EveryBackendGivesTheSameBytesForAnyBytes) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP()
+      << "takes minutes under ThreadSanitizer, and its threads are those of the test before";
+#endif
   for (const int bits : {0xFF, 0xFB}) {
     Pool pool(kPoolBytes);
     std::mt19937 random(11);
