@@ -26,7 +26,7 @@ def median_seconds(candidates, rounds, round_seconds):
     seconds = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, run in candidates.items():
-            time.sleep(0.02)  # until the threads of the candidate before stop spinning
+            time.sleep(0.06)  # onnxruntime's threads spin for up to 0.04 s after their last work
             run()  # brings its data into the caches
             start = time.perf_counter()
             for _ in range(repeats[name]):

@@ -23,22 +23,29 @@ def angles(case):
 # --- memory, which no peer and not Phasor can be faster than ----------------------------------------
 
 
-def copy(x, y, threads):
-    """Reads and writes what a rotation of x into y does."""
+def bytes_of(array, threads):
+    """The bytes of `array` as a tensor of PyTorch, which copies on several threads."""
     import torch
 
     torch.set_num_threads(threads)
-    source, target = torch.from_numpy(x.view(np.uint8)), torch.from_numpy(y.view(np.uint8))
-    return lambda: target.copy_(source)
+    return torch.from_numpy(array.view(np.uint8))
+
+
+def copy(x, y, threads):
+    """{name: function} that reads and writes what a rotation of x into y does. Empty: PyTorch does not load."""
+    try:
+        source, target = bytes_of(x, threads), bytes_of(y, threads)
+    except ImportError:
+        return {}
+    return {"memory": lambda: target.copy_(source)}
 
 
 def fill(out, threads):
-    """Writes what an encoding does."""
-    import torch
-
-    torch.set_num_threads(threads)
-    target = torch.from_numpy(out.view(np.uint8))
-    return target.zero_
+    """{name: function} that writes what an encoding does, as copy."""
+    try:
+        return {"memory": bytes_of(out, threads).zero_}
+    except ImportError:
+        return {}
 
 
 # --- numpy ----------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def bench_rope(report, settings, phasor, backend, threads, case):
     ours = phasor.rope(backend, case, x, want)
     in_place = phasor.rope(backend, case, y, y)
     copy = libraries.copy(x, y, threads)
-    seconds = median_seconds({"phasor": ours, "phasor in place": in_place, "copy": copy} | peers, **settings)
+    seconds = median_seconds({"phasor": ours, "phasor in place": in_place} | copy | peers, **settings)
     beyond = x.nbytes >= cache_bytes()
     pairing = "interleaved" if case.interleaved else "half-split"
     row = {
@@ -118,7 +118,7 @@ def bench_rope(report, settings, phasor, backend, threads, case):
     for name in peers:
         target = (TARGET_BEYOND if beyond else TARGET_IN_CACHE) if name == best else None
         which = f"peer:{name}" + (" (best)" if name == best else "")
-        report.add(row, seconds["phasor"], which, seconds[name], target, seconds["copy"])
+        report.add(row, seconds["phasor"], which, seconds[name], target, seconds.get("memory"))
     if best:
         report.add(row | {"name": "peer_rope_inpl"}, seconds["phasor in place"], f"peer:{best} (best)", seconds[best])
     for run in peers.values():
@@ -130,7 +130,7 @@ def bench_encode(report, settings, phasor, backend, threads, rows, dim, dtype):
     ours = phasor.encode(backend, rows, dim, dtype, out)
     ours()
     peers = working_peers(libraries.ENCODE, [out], TOLERANCE[dtype], lambda peer: peer(rows, dim, dtype, threads))
-    seconds = median_seconds({"phasor": ours, "fill": libraries.fill(out.copy(), threads)} | peers, **settings)
+    seconds = median_seconds({"phasor": ours} | libraries.fill(out.copy(), threads) | peers, **settings)
     row = {
         "name": "peer_encode",
         "shape": f"{rows}x{dim} sin|cos",
@@ -139,7 +139,7 @@ def bench_encode(report, settings, phasor, backend, threads, rows, dim, dtype):
         "cache": "DRAM" if out.nbytes >= cache_bytes() else "warm",
     }
     for name in peers:
-        report.add(row, seconds["phasor"], f"peer:{name}", seconds[name], TARGET_ENCODE[name], seconds["fill"])
+        report.add(row, seconds["phasor"], f"peer:{name}", seconds[name], TARGET_ENCODE[name], seconds.get("memory"))
 
 
 def main():
