@@ -36,25 +36,23 @@ PHASOR_HD int64_t Quotient(int64_t n, const Divisor& d) {
   return static_cast<int64_t>(MulHigh(d.magic, static_cast<uint64_t>(n)) >> d.shift);
 }
 
-// The same for numbers below 2^31: magic = floor(2^(31 + k) / value) + 1.
+// The same for numbers below 2^31, without a choice: magic = floor(2^shift / value) + 1, and
+// shift = 31 + k.
 struct SmallDivisor {
   int32_t value = 1;
-  uint32_t magic = 0;
-  int32_t shift = 0;
+  uint32_t magic = 0x80000001;
+  int32_t shift = 31;
 };
 
 // Needs 0 < value.
 inline SmallDivisor MakeSmallDivisor(int32_t value) {
-  if (value == 1) return {};
-  const int k = std::bit_width(static_cast<uint32_t>(value - 1));
-  const auto magic = ((uint64_t{1} << (31 + k)) / static_cast<uint64_t>(value)) + 1;
-  return {value, static_cast<uint32_t>(magic), k - 1};
+  const int shift = 31 + std::bit_width(static_cast<uint32_t>(value - 1));
+  const auto magic = ((uint64_t{1} << shift) / static_cast<uint64_t>(value)) + 1;
+  return {value, static_cast<uint32_t>(magic), shift};
 }
 
 PHASOR_HD int32_t Quotient(int32_t n, const SmallDivisor& d) {
-  if (d.magic == 0) return n;
-  const uint64_t product = uint64_t{d.magic} * static_cast<uint32_t>(n);
-  return static_cast<int32_t>(static_cast<uint32_t>(product >> 32) >> d.shift);
+  return static_cast<int32_t>(uint64_t{d.magic} * static_cast<uint32_t>(n) >> d.shift);
 }
 
 }  // namespace phasor::cuda

@@ -15,6 +15,7 @@
 
 #include "kernels/base/host_device.h"
 #include "kernels/cuda/aligned.h"
+#include "kernels/cuda/early_start.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/in_arena.h"
 #include "kernels/cuda/lanes.h"
@@ -80,6 +81,7 @@ template <typename Element, bool kPlain>
 struct EncodeBody {
   using Item = EncodeItem;
   static constexpr bool kOften = kPlain;  // see launch.cu
+  static constexpr bool kWaits = true;    // calls WaitForEarlierKernels
   using T = typename Element::Math;
   static constexpr int kBytes = static_cast<int>(Element::kBytes);
   static constexpr int kPairs = kVectorBytes / kBytes;
@@ -90,6 +92,7 @@ struct EncodeBody {
     if (item.wide.used) {
       RunWide(item, arena, block, thread);
     } else {
+      WaitForEarlierKernels();
       ForEachUnit(item.grid, block, thread,
                   [&](int64_t row, int32_t unit) { RunUnit(item, arena, row, unit); });
     }
@@ -113,6 +116,7 @@ struct EncodeBody {
     if constexpr (kPlain) {
       if (!item.wide.fraction.empty()) return RunWhole(item, arena, work);
     }
+    WaitForEarlierKernels();
     RunRows(item, arena, work);
   }
 
@@ -211,6 +215,7 @@ struct EncodeBody {
         PHASOR_UNROLL
         for (int i = 0; i < kPairs; ++i) v[i] = Changed(v[i], amplitude, bias);
       }
+      if (row == work.first) WaitForEarlierKernels();
       StoreWide(order, v, out, out + apart);
       out += item.out_lanes_bytes;
       if (work.end - row <= work.step) return;

@@ -18,6 +18,8 @@ namespace phasor::cuda {
 inline constexpr int kThreads = 256;  // of a block
 inline constexpr int kSteps = 2;      // the most units of a thread
 inline constexpr int kUnitsPerBlock = kSteps * kThreads;
+inline constexpr int kWarp = 32;        // threads that a multiprocessor runs in step
+inline constexpr int kLeastUnits = 96;  // of a block: a smaller one would take as long
 
 // So many blocks of a multiprocessor run at once, and have enough loads in flight for its memory.
 inline constexpr int kBlocksPerProcessor = 4;
@@ -30,7 +32,10 @@ struct ItemGrid {
   Divisor row_units;        // units of a row
   SmallDivisor units;       // the same
   int32_t block_units = 1;  // of each block but the last
+  int32_t places = 0;       // blocks that can run at once
 };
+
+inline int64_t RoundedUp(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
 // The rows that a block of `count` units touches at most.
 inline int32_t RowsTouched(int32_t count, int32_t row_units) {
@@ -47,21 +52,24 @@ struct GridShape {
   int32_t together = 1;  // so many units are never split; divides `units`; <= most_units
 };
 
-// A small item gets many small blocks, so that every processor of the device has work. A large item
-// gets blocks of kSteps units a thread, so that a thread has several loads in flight.
+// A small item gets many small blocks, so that many processors have work. They fill half of the
+// places, or all if they must: then the first blocks of the next launch can start early. A larger
+// item gets blocks of kSteps units a thread, so that a thread has several loads in flight.
 inline ItemGrid MakeItemGrid(const GridShape& shape) {
-  const int64_t wave = int64_t{kBlocksPerProcessor} * shape.processors * kThreads;
+  const int32_t places = kBlocksPerProcessor * shape.processors;
   const int64_t total = shape.rows * shape.units;
-  const auto steps = static_cast<int32_t>(std::clamp<int64_t>(total / wave, 1, kSteps));
-  int32_t count = std::max(std::min(steps * kThreads, shape.most_units), shape.together);
+  const int64_t filled = 2 * total <= int64_t{places} * kUnitsPerBlock ? (places + 1) / 2 : places;
+  const int64_t share = RoundedUp(total, filled * kWarp) * kWarp;
+  const auto wanted = static_cast<int32_t>(std::clamp<int64_t>(share, kLeastUnits, kUnitsPerBlock));
+  int32_t count = std::max(std::min(wanted, shape.most_units), shape.together);
   // Blocks of whole rows have fewer angles to compute, and leave few threads idle if rows are
   // short.
   count -= count % (4 * shape.units <= count ? shape.units : shape.together);
   if (RowsTouched(count, shape.units) > shape.most_rows) {
     count = std::min(count / shape.units, shape.most_rows) * shape.units;
   }
-  return {(total + count - 1) / count, total, MakeDivisor(shape.units),
-          MakeSmallDivisor(shape.units), count};
+  return {(total + count - 1) / count,   total, MakeDivisor(shape.units),
+          MakeSmallDivisor(shape.units), count, places};
 }
 
 // The units of a block: `count` units from unit `first` of row `row` on.
@@ -71,7 +79,15 @@ struct BlockUnits {
   int32_t count = 0;
 };
 
+// kSmall: grid.total is below 2^31.
+template <bool kSmall = false>
 PHASOR_HD BlockUnits UnitsOf(const ItemGrid& grid, int64_t block) {
+  if constexpr (kSmall) {
+    const int32_t begin = static_cast<int32_t>(block) * grid.block_units;
+    const int32_t row = Quotient(begin, grid.units);
+    const int32_t left = static_cast<int32_t>(grid.total) - begin;
+    return {row, begin - row * grid.units.value, left < grid.block_units ? left : grid.block_units};
+  }
   const int64_t begin = block * grid.block_units;
   const int64_t row = Quotient(begin, grid.row_units);
   const int64_t left = grid.total - begin;

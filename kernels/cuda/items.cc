@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <limits>
 #include <variant>
 #include <vector>
 
@@ -227,16 +229,32 @@ bool HasPlainStrides(Slice slice, absl::Span<const RotaryView> views, int64_t to
          });
 }
 
+// The most wide units of a row.
+int64_t MostUnits(const RotaryJob& job, Dtype dtype, absl::Span<const RotaryView> views) {
+  int64_t heads = 0;
+  for (const RotaryView& view : views) heads += view.heads;
+  return heads * (job.plan->spec.head_dim * SizeOf(dtype) / (2 * kVectorBytes) + 1);
+}
+
+void SetPairs(int32_t pairs, RotaryItem& item) {
+  item.pairs = MakeSmallDivisor(std::max(pairs, 1));
+  item.angle_rows = pairs == 0 ? 0 : kThreads / pairs;
+  item.pairs.value = pairs;
+}
+
 void SetViews(absl::Span<const RotaryView> views, const KernelId& kernel, RotaryItem& item) {
   const int64_t size = SizeOf(kernel.dtype), vector = kernel.wide ? kVectorBytes / size : 1;
   const auto lanes = [&](bool split, int64_t element) {
-    return UnitLanesOf(item.rotary_begin, item.pairs, split, vector, element);
+    return UnitLanesOf(item.rotary_begin, item.pairs.value, split, vector, element);
   };
   item.x_lanes = lanes(item.split_in, size);
-  item.view_count = static_cast<int32_t>(views.size());
+  int32_t heads = 0;
+  for (int i = 0; i < kMostViews; ++i) item.first_heads[i] = std::numeric_limits<int32_t>::max();
   for (size_t i = 0; i < views.size(); ++i) {
     RotaryView& view = item.views[i];
     view = views[i];
+    item.first_heads[i] = heads;
+    heads += view.heads;
     const ViewStrides &x = view.x_strides, &y = view.y_strides;
     view.same_strides =
         view.y_offsets.empty() && x.batch == y.batch && x.token == y.token && x.head == y.head;
@@ -249,7 +267,7 @@ void SetRotaryGrid(int64_t rows, const KernelId& kernel, int64_t heads, int proc
                    RotaryItem& item) {
   const int32_t vector =
       kernel.wide ? static_cast<int32_t>(kVectorBytes / SizeOf(kernel.dtype)) : 1;
-  const int32_t pair_units = item.pairs / vector;
+  const int32_t pair_units = item.pairs.value / vector;
   const int32_t copy_units = (item.lanes_apart + 2 * vector - 1) / (2 * vector);
   const int32_t head_units = std::max(pair_units + copy_units, 1);
   item.pair_units = MakeSmallDivisor(std::max(pair_units, 1));
@@ -265,6 +283,12 @@ void SetRotaryGrid(int64_t rows, const KernelId& kernel, int64_t heads, int proc
   const int32_t most = item.own_angles ? kAngleUnits : kUnitsPerBlock;
   if (head_units <= most) shape.together = head_units;
   item.grid = MakeItemGrid(shape);
+  item.keeps_lanes = item.split_in == item.split_out;
+  item.loads_first = !std::has_single_bit(static_cast<uint32_t>(head_units));
+  item.even = item.keeps_lanes && !kernel.float8 && pair_units > 0 && copy_units == 0;
+  for (const RotaryView& view : item.views) {
+    item.even = item.even && (view.heads == 0 || (view.same_strides && view.rotates));
+  }
 }
 
 }  // namespace
@@ -427,7 +451,8 @@ BiasItem MakeBiasItem(const BiasJob& job, Slice slice, const RowBuffers& buffers
 KernelId RotaryKernel(const RotaryJob& job, Slice slice, Dtype dtype, const HeadLanes& lanes,
                       absl::Span<const RotaryView> views, int64_t tokens) {
   const bool wide = CanGoWide(job, dtype, lanes, views);
-  const bool plain = wide && HasPlainAngles(job) && HasPlainStrides(slice, views, tokens);
+  const bool plain = wide && HasPlainAngles(job) && HasPlainStrides(slice, views, tokens) &&
+                     slice.count * MostUnits(job, dtype, views) < kMostRows;
   return {Op::kRotary, dtype, wide, plain, IsFloat8(views)};
 }
 
@@ -451,7 +476,7 @@ RotaryItem MakeRotaryItem(const RotaryJob& job, Slice slice, const KernelId& ker
   // One batch entry has the rows of the slice at most.
   item.tokens = MakeSmallDivisor(static_cast<int32_t>(std::min(tokens, kMostRows)));
   item.rotary_begin = static_cast<int32_t>(lanes.rotary_begin);
-  item.pairs = static_cast<int32_t>(plan.spec.rotary_dim / 2);
+  SetPairs(static_cast<int32_t>(plan.spec.rotary_dim / 2), item);
   if (plan.heads > 1) item.head_pairs = plan.head_pairs();
   SetViews(views, kernel, item);
   int64_t heads = 0;

@@ -2,6 +2,7 @@
 // Wraps the bodies in the headers into kernels and launches them.
 #include <cstring>
 
+#include "kernels/cuda/early_start.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/launch.h"
 
@@ -29,17 +30,31 @@ struct Arguments {
   alignas(16) std::byte inlined[kInlineBytes];
 };
 
-// With programmatic dependent launch, the blocks of a kernel may start while the kernel before it
-// ends. Until WaitForEarlierKernels returns, they touch nothing that an earlier kernel writes.
-__device__ void LetLaterKernelsStart() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-__device__ void WaitForEarlierKernels() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+// Computes angles, and finds and loads units, before the barrier or around it.
+template <typename Body>
+__device__ void Prepare(const typename Body::Item& item, const std::byte* arena, int64_t block,
+                        int thread, typename Body::Shared& shared, typename Body::State& state) {
+  if constexpr (requires { item.keeps_lanes; }) {
+    Body::Find(item, arena, block, thread, state);
+    // The first blocks start before earlier kernels end, and have time for angles.
+    const bool loads_first = item.loads_first && block >= item.grid.places;
+    if (loads_first) {
+      WaitForEarlierKernels();
+      Body::Load(state);
+    }
+    Body::Angles(item, arena, block, thread, shared);
+    if (loads_first || item.keeps_lanes) __syncthreads();
+    if (loads_first) return;
+    WaitForEarlierKernels();
+    Body::Load(state);
+    if (!item.keeps_lanes) __syncthreads();
+  } else {
+    Body::Angles(item, arena, block, thread, shared);
+    Body::Find(item, arena, block, thread, state);
+    if constexpr (!HasRows<Body>) WaitForEarlierKernels();
+    Body::Load(state);
+    __syncthreads();
+  }
 }
 
 template <typename Body>
@@ -54,10 +69,7 @@ __device__ void RunBlock(const typename Body::Item& item, const std::byte* arena
       __syncthreads();
       Body::ReadRows(item, thread, shared);
     }
-    Body::Angles(item, arena, block, thread, shared);
-    if constexpr (!HasRows<Body>) WaitForEarlierKernels();
-    Body::Load(item, arena, block, thread, state);
-    __syncthreads();
+    Prepare<Body>(item, arena, block, thread, shared, state);
     if constexpr (HasTurn<Body>) {
       Body::Turn(item, shared, state);
       __syncthreads();
@@ -76,7 +88,7 @@ __device__ void RunBlock(const typename Body::Item& item, const std::byte* arena
       __syncthreads();
     }
   } else {
-    WaitForEarlierKernels();
+    if constexpr (!requires { Body::kWaits; }) WaitForEarlierKernels();
     Body::Run(item, arena, block, thread);
   }
 }

@@ -31,20 +31,20 @@ struct RotateKeysBody : RotaryBody<KeyElement<kCode>, true, false, false> {
   using Base = RotaryBody<KeyElement<kCode>, true, false, false>;
   static constexpr bool kOften = true;  // see launch.cu
 
-  static PHASOR_HD void Load(const Item& item, const std::byte* arena, int64_t block, int thread,
+  static PHASOR_HD void Find(const Item& item, const std::byte* arena, int64_t block, int thread,
                              typename Base::State& state) {
     const BlockUnits units = UnitsOf(item.grid, block);
     PHASOR_UNROLL
     for (int step = 0; step < kSteps; ++step) {
       const int32_t i = step * kThreads + thread;
       typename Base::Unit& unit = state.units[step];
-      unit.y_first = nullptr;
+      unit.x = nullptr;
       if (i >= units.count) continue;
       const UnitAt at = UnitOf(item.grid, units, i);
       const int32_t plane_head = Quotient(at.unit, item.head_units);
       const int32_t part = at.unit - plane_head * item.head_units.value;
       const KeyUnit key = KeyUnitOf(item, arena, at.row, plane_head);
-      Base::LoadPairs(item.x_lanes, item.y_lanes, key.plane.x + key.x, key.plane.y + key.y, part,
+      Base::FindPairs(item.x_lanes, item.y_lanes, key.plane.x + key.x, key.plane.y + key.y, part,
                       unit);
       unit.angles = Base::AnglesOf(item, units, i, at.row, part);
     }

@@ -74,6 +74,9 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     int32_t part = 0;       // in the head
     int32_t angles = 0;
     // Of rows with one scale.
+    const std::byte* from = nullptr;  // the first run
+    const std::byte* from_scale = nullptr;
+    int32_t second = 0;  // bytes to the second
     Words<kRunLanes> x[2];
     Words<4> scale;
     std::byte* row = nullptr;
@@ -106,7 +109,7 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     });
   }
 
-  static PHASOR_HD void Load(const Item& item, const std::byte* arena, int64_t block, int thread,
+  static PHASOR_HD void Find(const Item& item, const std::byte* arena, int64_t block, int thread,
                              State& state) {
     const BlockUnits units = UnitsOf(item.grid, block);
     state.index = -1;
@@ -116,16 +119,24 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     state.head = Quotient(thread, item.head_units);
     state.part = thread - state.head * item.head_units.value;
     state.angles = AnglesOf(item, units, thread, at.row, state.part);
+    if constexpr (!kQ8) {
+      const KeyUnit key = KeyUnitOf(item, arena, at.row, Quotient(at.unit, item.head_units));
+      state.from = key.plane.x + key.x + FirstOf(item.x_lanes, state.part);
+      state.second = item.x_lanes.second;
+      state.from_scale = key.plane.x + ScaleOf(item.from, arena, key);
+      state.row = key.plane.y + key.y;
+      state.row_scale = key.plane.y + ScaleOf(item.to, arena, key);
+    }
+  }
+
+  static PHASOR_HD void Load(State& state) {
+    if (state.index < 0) return;
     if constexpr (kQ8) {
       FinishCopies();
     } else {
-      const KeyUnit key = KeyUnitOf(item, arena, at.row, Quotient(at.unit, item.head_units));
-      const std::byte* const x = key.plane.x + key.x + FirstOf(item.x_lanes, state.part);
-      state.x[0] = LoadWords<kRunLanes>(x);
-      state.x[1] = LoadWords<kRunLanes>(x + item.x_lanes.second);
-      state.scale = LoadWords<4>(key.plane.x + ScaleOf(item.from, arena, key));
-      state.row = key.plane.y + key.y;
-      state.row_scale = key.plane.y + ScaleOf(item.to, arena, key);
+      state.x[0] = LoadWords<kRunLanes>(state.from);
+      state.x[1] = LoadWords<kRunLanes>(state.from + state.second);
+      state.scale = LoadWords<4>(state.from_scale);
     }
   }
 

@@ -23,7 +23,8 @@ void RunBlock(const typename Body::Item& item, const std::byte* arena, int64_t b
       for (int t = 0; t < kThreads; ++t) Body::ReadRows(item, t, memory->shared);
     }
     for (int t = 0; t < kThreads; ++t) Body::Angles(item, arena, block, t, memory->shared);
-    for (int t = 0; t < kThreads; ++t) Body::Load(item, arena, block, t, memory->states[t]);
+    for (int t = 0; t < kThreads; ++t) Body::Find(item, arena, block, t, memory->states[t]);
+    for (int t = 0; t < kThreads; ++t) Body::Load(memory->states[t]);
     if constexpr (HasTurn<Body>) {
       for (int t = 0; t < kThreads; ++t) Body::Turn(item, memory->shared, memory->states[t]);
     }

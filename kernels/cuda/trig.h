@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/base/host_device.h"
 #include "kernels/math/convert.h"
@@ -45,6 +46,21 @@ PHASOR_HD SinCos<float> OffsetSinCos32(uint64_t p) {
   const float c = FloatFromBits(BitsFromFloat(cos) ^ sign);
   const bool odd = HasBit30(high);
   return {odd ? c : s, odd ? -s : c};
+}
+
+// Element::Trig(phase), times the amplitude.
+template <typename Element>
+PHASOR_HD SinCos<typename Element::Math> ScaledTrig(uint64_t phase, double amplitude) {
+  using T = typename Element::Math;
+  SinCos<T> v;
+  if constexpr (std::is_same_v<T, float>) {
+    v = OffsetSinCos32(phase + kSinCosOffset);
+  } else {
+    v = Element::Trig(phase);
+  }
+  const T a = static_cast<T>(amplitude);
+  if (a != T{1}) v = {a * v.sin, a * v.cos};
+  return v;
 }
 
 }  // namespace phasor::cuda

@@ -11,7 +11,7 @@
 #include "kernels/base/host_device.h"
 #include "kernels/cuda/in_arena.h"
 #include "kernels/cuda/positions.h"
-#include "kernels/math/element.h"
+#include "kernels/cuda/trig.h"
 #include "kernels/math/phase.h"
 #include "kernels/math/xpos.h"
 
@@ -79,7 +79,7 @@ PHASOR_HD SinCos<typename Element::Math> TrigOfRow(const Item& item, const std::
     }
     amplitude *= Exp2(item.inverse ? -exponent : exponent);
   }
-  return scalar::ScaledTrig<Element>(item.inverse ? -phase : phase, amplitude);
+  return ScaledTrig<Element>(item.inverse ? -phase : phase, amplitude);
 }
 
 }  // namespace phasor::cuda

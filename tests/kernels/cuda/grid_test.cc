@@ -51,6 +51,27 @@ TEST(GridTest, KeepsToTheMostUnitsAndRowsOfABlock) {
   }
 }
 
+TEST(GridTest, SmallNumbersFindTheSameUnits) {
+  for (const auto& [rows, units] : {std::pair(1, 1), std::pair(7, 320), std::pair(6000, 72)}) {
+    const ItemGrid grid = MakeItemGrid({.rows = rows, .units = units, .processors = 132});
+    for (int64_t block = 0; block < grid.blocks; ++block) {
+      const BlockUnits want = UnitsOf(grid, block), got = UnitsOf<true>(grid, block);
+      ASSERT_EQ(got.row, want.row) << block;
+      ASSERT_EQ(got.first, want.first) << block;
+      ASSERT_EQ(got.count, want.count) << block;
+    }
+  }
+}
+
+// So that the next launch's blocks can start before this one's end.
+TEST(GridTest, SmallItemsLeaveHalfOfThePlaces) {
+  for (const int64_t tokens : {1, 8, 64, 128, 256}) {
+    const ItemGrid grid =
+        MakeItemGrid({.rows = tokens, .units = 320, .processors = 132, .together = 8});
+    EXPECT_LE(grid.blocks, grid.places / 2) << tokens;
+  }
+}
+
 // 32 query and 8 key heads of 128 lanes in 16 bits: 320 units to a token.
 TEST(GridTest, BlocksFillTheDevice) {
   for (const int processors : {20, 82, 132, 148}) {

@@ -132,6 +132,82 @@ TEST(ItemsTest, AlignedHeadsOfManyPairsGoWide) {
   EXPECT_FALSE(is_wide({}, aligned));
 }
 
+// A query and a key tensor of heads of 128 lanes, as items get them.
+class RotaryItemTest : public ::testing::Test {
+ protected:
+  RotaryItemTest() {
+    job_.plan = plan_.get();
+    job_.positions = &positions_;
+    for (int i = 0; i < 2; ++i) {
+      views_[i].x = views_[i].y = memory_ + i * 1024;
+      views_[i].heads = i == 0 ? 4 : 1;
+      views_[i].x_strides = views_[i].y_strides = {0, 2048, 256};
+    }
+  }
+
+  KernelId Kernel(int64_t rows = 3) const {
+    return RotaryKernel(job_, {0, rows}, Dtype::kBFloat16, lanes_, views_, rows);
+  }
+  RotaryItem Item() {
+    return MakeRotaryItem(job_, {0, 3}, Kernel(), lanes_, views_, 3, {arena_, 132});
+  }
+
+  std::shared_ptr<Plan> plan_ = MakeHandPlan({.pairs = 64});
+  const PositionSource positions_ =
+      *MakePositionSource(AxisRange{IntegerRange{0, 1, 3}}, 1, "positions");
+  alignas(16) std::byte memory_[2048];
+  RotaryJob job_;
+  HeadLanes lanes_;
+  std::vector<RotaryView> views_{2};
+  Arena arena_;
+};
+
+TEST_F(RotaryItemTest, FindsTheViewOfAHead) {
+  const RotaryItem item = Item();
+  for (int head = 0; head < 5; ++head) {
+    EXPECT_EQ(FindHead(item, head).view.x, views_[head / 4].x) << head;
+    EXPECT_EQ(FindHead(item, head).head, head % 4) << head;
+  }
+}
+
+TEST_F(RotaryItemTest, IsEvenIfEveryUnitRotatesAndIsWrittenAsItIsRead) {
+  EXPECT_TRUE(Item().even);
+  EXPECT_TRUE(Item().keeps_lanes);
+  views_[1].y_strides.head = 512;
+  EXPECT_FALSE(Item().even) << "other strides";
+  views_[1].y_strides.head = 256;
+  views_[1].rotates = false;
+  EXPECT_FALSE(Item().even) << "values";
+  views_[1].rotates = true;
+  plan_->spec.pairing_out = Pairing::kInterleaved;
+  EXPECT_FALSE(Item().even) << "another pairing";
+  EXPECT_FALSE(Item().keeps_lanes);
+}
+
+TEST_F(RotaryItemTest, IsNotEvenIfLanesAreCopiedOrNoneRotate) {
+  lanes_.apart = 32;
+  EXPECT_TRUE(Item().even) << "in place they stay";
+  views_[0].y = memory_ + 512;
+  EXPECT_FALSE(Item().even);
+  lanes_ = {};
+  plan_ = MakeHandPlan({.pairs = 0, .tail = 128});
+  job_.plan = plan_.get();
+  EXPECT_FALSE(Item().even) << "no pairs";
+}
+
+TEST_F(RotaryItemTest, LoadsFirstWhereHeadsShareLines) {
+  EXPECT_FALSE(Item().loads_first);
+  plan_ = MakeHandPlan({.pairs = 48});
+  job_.plan = plan_.get();
+  EXPECT_TRUE(Item().loads_first);
+}
+
+TEST_F(RotaryItemTest, PlainKernelsNumberTheirUnitsIn31Bits) {
+  EXPECT_TRUE(Kernel().plain);
+  EXPECT_TRUE(Kernel(int64_t{1} << 25).plain) << "40 units to a row";
+  EXPECT_FALSE(Kernel(int64_t{1} << 26).plain);
+}
+
 // Encodes on the host's grid and compares. Returns whether the item used wide rows.
 bool GoesWide(const Plan& plan, const RowLayout& layout, Dtype dtype, int64_t misalign,
               int64_t row_columns) {
