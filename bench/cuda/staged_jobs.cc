@@ -17,9 +17,10 @@ constexpr int64_t kAllRows = int64_t{1} << 40;
 StagedJobs::StagedJobs(Device& device, absl::Span<const Job> jobs) {
   cuda::Arena count;
   cuda::LaunchList counted;
+  const int processors = cuda::ShareOf(device.processors(), jobs.size());
   for (const Job& job : jobs) {
     if (!cuda::Supports(job)) Die("the kernels do not support a job of the benchmark");
-    testing::AddWhereTheyLie(job, kAllRows, counted, count, device.processors());
+    testing::AddWhereTheyLie(job, kAllRows, counted, count, processors);
   }
   counted.Finish(count, nullptr);
   host_ = std::make_unique<Memory>(std::max<int64_t>(count.used(), 1));
@@ -27,7 +28,7 @@ StagedJobs::StagedJobs(Device& device, absl::Span<const Job> jobs) {
   cuda::Arena arena(host_->data(), host_->size());
   cuda::LaunchList list;
   for (const Job& job : jobs) {
-    testing::AddWhereTheyLie(job, kAllRows, list, arena, device.processors());
+    testing::AddWhereTheyLie(job, kAllRows, list, arena, processors);
   }
   launches_ = list.Finish(arena, memory_->data());
   device.Upload(memory_->data(), host_->data(), host_->size());

@@ -284,13 +284,14 @@ int64_t Chunk::Add(const Job& job, const JobRows& rows, int64_t first) {
 std::vector<Launch> Chunk::Stage(std::byte* in, std::byte* device_in, std::byte* device_out) const {
   LaunchList list;
   Arena arena(in + in_used_, arena_bytes_);
+  const int processors = ShareOf(processors_, parts_.size());
   for (const Part& part : parts_) {
     int64_t at = part.in_at;
     for (const HostRows& rows : part.rows->in) {
       if (!rows.on_device) Gather(rows, part.slice, in + at);
       at += PackedBytes(rows, part.slice.count);
     }
-    AddItems(part, device_in + part.in_at, device_out + part.out_at, list, {arena, processors_});
+    AddItems(part, device_in + part.in_at, device_out + part.out_at, list, {arena, processors});
   }
   return list.Finish(arena, device_in + in_used_);
 }

@@ -283,9 +283,10 @@ void SetRotaryGrid(int64_t rows, const KernelId& kernel, int64_t heads, int proc
   const int32_t most = item.own_angles ? kAngleUnits : kUnitsPerBlock;
   if (head_units <= most) shape.together = head_units;
   item.grid = MakeItemGrid(shape);
-  item.keeps_lanes = item.split_in == item.split_out;
+  const bool keeps_lanes = item.split_in == item.split_out;
+  item.early = keeps_lanes && item.grid.blocks <= item.grid.places;
   item.loads_first = !std::has_single_bit(static_cast<uint32_t>(head_units));
-  item.even = item.keeps_lanes && !kernel.float8 && pair_units > 0 && copy_units == 0;
+  item.even = keeps_lanes && !kernel.float8 && pair_units > 0 && copy_units == 0;
   for (const RotaryView& view : item.views) {
     item.even = item.even && (view.heads == 0 || (view.same_strides && view.rotates));
   }

@@ -7,6 +7,7 @@
 #ifndef PHASOR_KERNELS_CUDA_ITEMS_H_
 #define PHASOR_KERNELS_CUDA_ITEMS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -67,11 +68,18 @@ struct HeadLanes {
   int64_t apart = 0;  // lanes that do not rotate
 };
 
-// What items are made for: an arena for what they refer to, and the multiprocessors of the device.
+// What items are made for: an arena for what they refer to, and the multiprocessors that are
+// theirs.
 struct ItemMaker {
   Arena& arena;
   int processors;
 };
+
+// The share of each of `jobs` that run together in a device's multiprocessors, so that small jobs
+// have no more blocks than they need.
+inline int ShareOf(int processors, size_t jobs) {
+  return std::max(processors / static_cast<int>(std::max<size_t>(jobs, 1)), 1);
+}
 
 // How far the pairs of a plan turn. Its tables are put into the arena.
 ItemTurns MakeTurns(const Plan& plan, Arena& arena);

@@ -30,24 +30,25 @@ struct Arguments {
   alignas(16) std::byte inlined[kInlineBytes];
 };
 
-// Computes angles, and finds and loads units, before the barrier or around it.
+// Computes angles, and finds and loads units. A barrier follows both angles and, unless units may
+// be written before others are read, loads.
 template <typename Body>
 __device__ void Prepare(const typename Body::Item& item, const std::byte* arena, int64_t block,
                         int thread, typename Body::Shared& shared, typename Body::State& state) {
-  if constexpr (requires { item.keeps_lanes; }) {
+  if constexpr (Body::kOften && requires { item.early; }) {
     Body::Find(item, arena, block, thread, state);
-    // The first blocks start before earlier kernels end, and have time for angles.
     const bool loads_first = item.loads_first && block >= item.grid.places;
     if (loads_first) {
       WaitForEarlierKernels();
       Body::Load(state);
     }
     Body::Angles(item, arena, block, thread, shared);
-    if (loads_first || item.keeps_lanes) __syncthreads();
-    if (loads_first) return;
-    WaitForEarlierKernels();
-    Body::Load(state);
-    if (!item.keeps_lanes) __syncthreads();
+    if (item.early) __syncthreads();
+    if (!loads_first) {
+      WaitForEarlierKernels();
+      Body::Load(state);
+    }
+    if (!item.early) __syncthreads();
   } else {
     Body::Angles(item, arena, block, thread, shared);
     Body::Find(item, arena, block, thread, state);

@@ -10,11 +10,11 @@
 //   Load    every thread reads the lanes of its units into registers
 //   Finish  every thread rotates its lanes and writes them
 //
-// Find and Angles touch no tensor, so they run while an earlier kernel ends. A barrier follows
-// Angles, or Load if the pairing changes (launch.cu has the order). Then the block has read all
-// lanes before it writes one. A head is never split between blocks, so a tensor may be rotated in
-// place from one pairing to the other.
-// Threads: blocks of one launch write different lanes.
+// Find and Angles touch no tensor, so they run while an earlier kernel ends. launch.cu has the
+// order of Angles and Load, and a barrier. If the pairing changes, the barrier comes after both, so
+// that the block has read all lanes before it writes one. A head is never split between blocks. So
+// a tensor may be rotated in place from one pairing to the other. Threads: blocks of one launch
+// write different lanes.
 #ifndef PHASOR_KERNELS_CUDA_ROTARY_H_
 #define PHASOR_KERNELS_CUDA_ROTARY_H_
 
@@ -77,7 +77,6 @@ inline constexpr int kMostViews = 4;
 // entry r / tokens. All views have one dtype. The units of a row are those of the first head of the
 // first view, then those of the next head, and so on.
 struct RotaryItem {
-  // What most launches read comes first, because little of an item is near a multiprocessor.
   ItemGrid grid;
   UnitLanes x_lanes;
   SmallDivisor head_units;
@@ -86,10 +85,8 @@ struct RotaryItem {
   int32_t angle_rows = 0;   // rows whose angles the threads of a block compute at once, if plain
   int32_t first_heads[kMostViews] = {};  // of each view, among the heads of all; 2^31 - 1: no view
   bool even = false;                     // every unit rotates, and is written as it is read
-  bool keeps_lanes = false;  // the pairing stays, so a unit may be written before others are read
-  // All blocks but the first load before they compute angles. On an H200 that makes heads of 80, 96
-  // and 192 lanes 9 to 16 % faster, and those of 64 and 128 lanes 1 to 2 % slower.
-  bool loads_first = false;
+  bool early = false;                    // the barrier comes before Load
+  bool loads_first = false;              // blocks that start late load before Angles (ADR 37)
   bool inverse = false;
   bool split_in = true;  // HALF_SPLIT, else INTERLEAVED
   bool split_out = true;

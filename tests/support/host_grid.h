@@ -86,6 +86,7 @@ inline int RunOnHostGrid(absl::Span<const Job> jobs, int64_t most_rows = int64_t
                          int processors = 1) {
   cuda::Arena count;
   cuda::LaunchList counted;
+  processors = cuda::ShareOf(processors, jobs.size());
   for (const Job& job : jobs) AddWhereTheyLie(job, most_rows, counted, count, processors);
   counted.Finish(count, nullptr);
   std::vector<std::max_align_t> memory(

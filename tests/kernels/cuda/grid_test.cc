@@ -7,6 +7,8 @@
 #include <tuple>
 #include <vector>
 
+#include "kernels/cuda/items.h"
+
 namespace phasor::cuda {
 namespace {
 
@@ -70,6 +72,16 @@ TEST(GridTest, SmallItemsLeaveHalfOfThePlaces) {
         MakeItemGrid({.rows = tokens, .units = 320, .processors = 132, .together = 8});
     EXPECT_LE(grid.blocks, grid.places / 2) << tokens;
   }
+}
+
+// 256 calls of one token in a launch on 132 multiprocessors: two blocks each, equally full.
+TEST(GridTest, ItemsOfABatchHaveFewBlocks) {
+  const ItemGrid grid =
+      MakeItemGrid({.rows = 1, .units = 320, .processors = ShareOf(132, 256), .together = 8});
+  EXPECT_EQ(grid.blocks, 2);
+  EXPECT_EQ(grid.block_units, 160);
+  EXPECT_EQ(ShareOf(132, 1), 132);
+  EXPECT_EQ(ShareOf(132, 0), 132);
 }
 
 // 32 query and 8 key heads of 128 lanes in 16 bits: 320 units to a token.

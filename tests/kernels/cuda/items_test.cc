@@ -172,7 +172,7 @@ TEST_F(RotaryItemTest, FindsTheViewOfAHead) {
 
 TEST_F(RotaryItemTest, IsEvenIfEveryUnitRotatesAndIsWrittenAsItIsRead) {
   EXPECT_TRUE(Item().even);
-  EXPECT_TRUE(Item().keeps_lanes);
+  EXPECT_TRUE(Item().early) << "one wave";
   views_[1].y_strides.head = 512;
   EXPECT_FALSE(Item().even) << "other strides";
   views_[1].y_strides.head = 256;
@@ -181,7 +181,7 @@ TEST_F(RotaryItemTest, IsEvenIfEveryUnitRotatesAndIsWrittenAsItIsRead) {
   views_[1].rotates = true;
   plan_->spec.pairing_out = Pairing::kInterleaved;
   EXPECT_FALSE(Item().even) << "another pairing";
-  EXPECT_FALSE(Item().keeps_lanes);
+  EXPECT_FALSE(Item().early) << "a block must read all lanes first";
 }
 
 TEST_F(RotaryItemTest, IsNotEvenIfLanesAreCopiedOrNoneRotate) {
