@@ -130,10 +130,9 @@ struct RotateScaledKeysBody : ScaledKeysBase {
   }
 
   static PHASOR_HD void Load(State& state) {
-    if (state.index < 0) return;
     if constexpr (kQ8) {
-      FinishCopies();
-    } else {
+      FinishCopies();  // also of a thread without a unit: it may have begun some
+    } else if (state.index >= 0) {
       state.x[0] = LoadWords<kRunLanes>(state.from);
       state.x[1] = LoadWords<kRunLanes>(state.from + state.second);
       state.scale = LoadWords<4>(state.from_scale);
