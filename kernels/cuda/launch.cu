@@ -114,8 +114,9 @@ template <typename Body>
 constexpr int WantedBlocks() {
   if constexpr (HasRows<Body>) return kBlocksPerProcessor;
   if constexpr (HasSteps<Body>) return kBlocksWithSteps;
-  if constexpr (HasPhases<Body> && Body::kOften) {
-    return Body::kPairs == 16 ? kBlocksOf16Pairs : kBlocksPerProcessor;
+  if constexpr (HasPhases<Body>) {
+    if (Body::kPairs == 16) return kBlocksOf16Pairs;
+    if (Body::kOften || Body::kOutBytes == Body::kBytes) return kBlocksPerProcessor;
   }
   if constexpr (requires { Body::kResident; }) return Body::kResident;
   return 2;
