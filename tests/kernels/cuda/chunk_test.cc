@@ -121,6 +121,35 @@ TEST(ChunkTest, StagesForWhereverTheDeviceIs) {
   EXPECT_TRUE(launches[0].kernel.wide);
 }
 
+// Many small jobs share the multiprocessors, so that a launch of all has no more blocks than it
+// needs.
+TEST(ChunkTest, JobsShareTheMultiprocessors) {
+  constexpr int64_t kHeadBytes = 128 * 2, kTokenBytes = 40 * kHeadBytes;
+  const auto plan = MakeHandPlan({.pairs = 64});
+  const PositionSource position =
+      *MakePositionSource(AxisRange{IntegerRange{7, 1, 1}}, 1, "positions");
+  std::vector<std::byte> memory(kTokenBytes);
+  const RotaryStrides strides{0, kTokenBytes, kHeadBytes};
+  RotaryJob rotary;
+  rotary.plan = plan.get();
+  rotary.positions = &position;
+  rotary.tokens = 1;
+  rotary.tensors = {{Dtype::kBFloat16, 40, memory.data(), strides, memory.data(), strides}};
+  const Job job = rotary;
+  const JobRows tensors = RowsOfTensors(job, nullptr);
+  const auto blocks_of = [&](int jobs) {
+    Chunk chunk(int64_t{16} << 20, 132);
+    for (int i = 0; i < jobs; ++i) EXPECT_EQ(chunk.Add(job, tensors, 0), 1);
+    std::vector<std::max_align_t> in(chunk.in_bytes() / sizeof(std::max_align_t) + 1);
+    auto* const device = reinterpret_cast<std::byte*>(uintptr_t{1} << 40);
+    const auto launches = chunk.Stage(reinterpret_cast<std::byte*>(in.data()), device, device);
+    EXPECT_EQ(launches.size(), 1u);
+    return launches[0].batch.blocks;
+  };
+  EXPECT_EQ(blocks_of(1), 4);
+  EXPECT_EQ(blocks_of(256), 2 * 256);
+}
+
 // Rotations of 500 tokens in the host's memory, queued on a fake device.
 class QueueTest : public ::testing::Test {
  protected:
