@@ -352,14 +352,15 @@ class GrpcServer final : public Server {
     return snap;
   }
 
-  // Answers calls that have begun and refuses those that begin now. Then closes the connections,
-  // which late callers see as UNAVAILABLE. gRPC cancels what is left after drain_timeout.
+  // Answers calls that have begun and refuses those that begin now. When the answers have arrived,
+  // closes the connections, which late callers see as UNAVAILABLE. gRPC cancels what is left after
+  // drain_timeout.
   void DrainCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shutdown_mu_) {
     const absl::Time deadline = SteadyNow() + CurrentOptions().drain_timeout;
     calls_->StartDraining();
     service_.DrainStreams();
     drained_ = calls_->WaitForEarlyCalls(deadline - SteadyNow());
-    listener_->HangUp();
+    if (!listener_->HangUp(deadline - SteadyNow())) drained_ = false;
     limited_.server->Shutdown(WallTimeAfter(deadline - SteadyNow()));
   }
 

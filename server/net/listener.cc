@@ -22,8 +22,11 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/time/clock.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/steady_time.h"
 #include "server/base/log.h"
+#include "server/net/delivery.h"
 #include "server/net/listen_socket.h"
 #include "server/net/systemd.h"
 
@@ -32,7 +35,8 @@ namespace {
 
 constexpr int kAcceptsPerTurn = 64;  // before other sockets get their turn
 constexpr int kStarvedPauseMs = 50;  // between attempts without any free descriptor
-constexpr int kTurnMs = 1000;        // longest wait, so that a live thread shows a sign of life
+constexpr absl::Duration kDeliveryTurn = absl::Milliseconds(1);  // between looks in HangUp
+constexpr int kTurnMs = 1000;  // longest wait, so that a live thread shows a sign of life
 
 bool IsStarved(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
@@ -88,10 +92,29 @@ class EpollListener final : public Listener {
     sockets_.clear();
   }
 
-  void HangUp() override {
-    const std::lock_guard<std::mutex> lock(connections_mu_);
-    for (const auto& [fd, connection] : connections_) shutdown(fd, SHUT_RDWR);
-    connections_.clear();
+  bool HangUp(absl::Duration time) override {
+    const absl::Time until = SteadyNow() + time;
+    absl::flat_hash_map<int, Connection> connections;
+    {
+      const std::lock_guard<std::mutex> lock(connections_mu_);
+      connections.swap(connections_);
+    }
+    std::vector<std::pair<int, Delivery>> left;
+    for (const auto& [fd, connection] : connections) left.emplace_back(fd, Delivery(fd));
+    while (true) {
+      const auto arrived = std::partition(left.begin(), left.end(),
+                                          [](const auto& each) { return !each.second.done(); });
+      std::for_each(arrived, left.end(), [](const auto& each) { shutdown(each.first, SHUT_RDWR); });
+      left.erase(arrived, left.end());
+      if (left.empty() || SteadyNow() >= until) break;
+      absl::SleepFor(kDeliveryTurn);
+    }
+    for (const auto& [fd, delivery] : left) {
+      Log(LogLevel::kWarn, "hung up on a peer that has not received its answers",
+          {{"peer", PeerAddress(fd)}});
+      shutdown(fd, SHUT_RDWR);
+    }
+    return left.empty();
   }
 
   void HangUpOn(const std::string& peer) override {

@@ -55,9 +55,10 @@ class Listener {
   // Stops accepting and closes the listening sockets. `connected` does not run afterwards. May be
   // called again.
   virtual void Stop() = 0;
-  // After Stop: shuts down all connections that were handed on. Data that was written to them still
-  // arrives.
-  virtual void HangUp() = 0;
+  // After Stop: shuts down each connection that was handed on, once what was written to it before
+  // the call has arrived (server/net/delivery.h). Shuts down the rest when `time` is over. Returns
+  // whether everything arrived.
+  virtual bool HangUp(absl::Duration time) = 0;
   // Shuts down the connection to `peer`, in the form of PeerAddress, if there is one.
   virtual void HangUpOn(const std::string& peer) = 0;
 

@@ -9,6 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -49,6 +51,29 @@ inline bool WaitForClose(int fd) {
     if (poll(&readable, 1, 30000) != 1) return false;
     if (read(fd, ignored, sizeof(ignored)) <= 0) return true;
   }
+}
+
+// Writes zeros to a non-blocking socket until it takes no more. Returns how many it took.
+inline int64_t WriteUntilFull(int fd) {
+  static const char zeros[65536] = {};
+  int64_t taken = 0;
+  while (true) {
+    const ssize_t bytes = send(fd, zeros, sizeof(zeros), MSG_NOSIGNAL);
+    if (bytes <= 0) return taken;
+    taken += bytes;
+  }
+}
+
+// Reads `bytes` bytes, or fewer if the connection ends before. Returns how many it read.
+inline int64_t ReadBytes(int fd, int64_t bytes) {
+  char ignored[65536];
+  int64_t count = 0;
+  while (count < bytes) {
+    const ssize_t more = read(fd, ignored, std::min<int64_t>(sizeof(ignored), bytes - count));
+    if (more <= 0) break;
+    count += more;
+  }
+  return count;
 }
 
 }  // namespace phasor

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -157,11 +158,55 @@ TEST_F(ListenerTest, HangUpClosesConnectionsAfterWhatWasWritten) {
   const FileDescriptor client = ConnectTo(address());
   ASSERT_EQ(write(Accepted(0), "last", 4), 4);
   listener_->Stop();
-  listener_->HangUp();
+  EXPECT_TRUE(listener_->HangUp(absl::InfiniteDuration()));
   char last[4];
   EXPECT_EQ(read(client.get(), last, 4), 4);
   EXPECT_TRUE(WaitForClose(client.get()));
   EXPECT_EQ(read(Accepted(0), last, 4), 0);
+}
+
+// gRPC closes a connection with bytes of the client unread, which resets it.
+TEST_F(ListenerTest, HangUpWaitsUntilWhatWasWrittenHasArrived) {
+  Start();
+  const FileDescriptor client = ConnectTo(address());
+  const int64_t written = WriteUntilFull(Accepted(0));
+  ASSERT_EQ(write(client.get(), "unread", 6), 6);
+  listener_->Stop();
+  std::atomic<bool> hanging_up = false;
+  std::thread owner([this, &hanging_up] {
+    hanging_up = true;
+    EXPECT_TRUE(listener_->HangUp(absl::InfiniteDuration()));
+    CloseAccepted(0);
+  });
+  while (!hanging_up) std::this_thread::yield();
+  EXPECT_EQ(ReadBytes(client.get(), written), written);
+  owner.join();
+}
+
+TEST_F(ListenerTest, HangUpDoesNotWaitForWhatIsWrittenLater) {
+  Start();
+  const FileDescriptor client = ConnectTo(address());
+  WriteUntilFull(Accepted(0));
+  listener_->Stop();
+  std::atomic<bool> hung_up = false;
+  std::thread owner([this, &hung_up] {
+    EXPECT_TRUE(listener_->HangUp(absl::InfiniteDuration()));
+    hung_up = true;
+  });
+  while (!hung_up) {  // the queue is never empty
+    EXPECT_EQ(ReadBytes(client.get(), 1024), 1024);
+    WriteUntilFull(Accepted(0));
+  }
+  owner.join();
+}
+
+TEST_F(ListenerTest, HangUpGivesUpOnAPeerThatDoesNotRead) {
+  Start();
+  const FileDescriptor client = ConnectTo(address());
+  WriteUntilFull(Accepted(0));
+  listener_->Stop();
+  EXPECT_FALSE(listener_->HangUp(absl::Milliseconds(1)));
+  CloseAccepted(0);
 }
 
 TEST_F(ListenerTest, ConnectionsBeforeStartWait) {
