@@ -61,8 +61,9 @@ class Server {
 
   // Drains and stops the server. Health becomes NOT_SERVING and drain_delay passes. Then listeners
   // close, calls whose request has arrived are answered, later calls are refused with UNAVAILABLE,
-  // and connections close when their answers have arrived. Calls that take longer than drain_timeout
-  // are cancelled. Returns true if none was and every answer arrived. May be called again.
+  // and connections close when their answers have arrived. Calls that take longer than
+  // drain_timeout are cancelled. Returns true if none was and every answer arrived. May be called
+  // again.
   virtual bool Shutdown() = 0;
 };
 
