@@ -6,8 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "kernels/base/text.h"
 
@@ -37,6 +39,35 @@ PHASOR_SAME_CODE(kUnauthenticated, UNAUTHENTICATED);
 
 constexpr int kLastCode = static_cast<int>(absl::StatusCode::kUnauthenticated);
 
+constexpr std::string_view kEnded = "it ended the connection";
+constexpr std::string_view kUseTls =
+    "set tls (--tls) if it uses TLS, and tls.cert_file (--cert) if it wants a certificate";
+
+// What gRPC or its TLS library says, in lower case, when no connection comes about; what that means
+// and what to do.
+constexpr struct {
+  std::string_view sign, wrong, what_to_do;
+} kConnectionErrors[] = {
+    {"wrong version number", "it does not use TLS", "connect without tls (--tls)"},
+    {"certificate verify failed", "its certificate has expired or has an unknown authority",
+     "give the authority as tls.ca_file (--ca)"},
+    {"hostname verification check failed", "its certificate has another name",
+     "give that as tls.server_name (--server-name)"},
+    {"socket closed", kEnded, kUseTls},
+    {"connection reset", kEnded, kUseTls},
+};
+
+// The message with its meaning, if it is known.
+std::string ConnectionError(const std::string& message) {
+  const std::string text =  // BoringSSL writes underlines
+      absl::StrReplaceAll(absl::AsciiStrToLower(message), {{"_", " "}});
+  for (const auto& [sign, wrong, what_to_do] : kConnectionErrors) {
+    if (text.find(sign) == text.npos) continue;
+    return StrCat("server: ", wrong, " (", message, "); ", what_to_do);
+  }
+  return message;
+}
+
 }  // namespace
 
 std::string BoundedStatusMessage(absl::string_view message) {
@@ -57,6 +88,10 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "request: the server has no room for its bytes (", status.error_message(),
         "); send fewer tokens in one call, or raise the server's --max-inflight-bytes"));
+  }
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+      absl::StrContains(status.error_message(), "last error: ")) {  // of the attempts to connect
+    return absl::UnavailableError(ConnectionError(status.error_message()));
   }
   return StatusFromWire(status.error_code(), status.error_message());
 }

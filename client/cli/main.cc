@@ -2,12 +2,15 @@
 // `phasor`, the command line. Exit status: 0 for success; 1 for an error, printed to stderr as
 // "phasor: <code>: <message>"; 2 for a command line that cannot be parsed.
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 
 #include "client/cli/commands.h"
 
 int main(int argc, char** argv) {
+  // gRPC logs each failed attempt to connect. The error says it once.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   CLI::App app(
       "Computes exact position embeddings and rotary embeddings, in this process or on "
       "a server.",
