@@ -26,7 +26,8 @@ absl::Status CheckOutput(const EncodeRequest& request, const ResolvedSpec& spec,
   const bool table = request.output != EncodeOutput::kEmbedding;
   if (kind == SpecKind::kRotary && !table) {
     return Invalid(path,
-                   ".output: EMBEDDING of a ROTARY spec; must be a table (COS_SIN, COMPLEX, ...)");
+                   ".output: EMBEDDING of a ROTARY spec; must be a table: COS_SIN, COMPLEX, ... "
+                   "(command line: --form cos-sin, complex, ...)");
   }
   if (kind == SpecKind::kEncoding && table) {
     return Invalid(path, ".output: ", Name(request.output),
