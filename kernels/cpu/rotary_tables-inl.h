@@ -157,11 +157,15 @@ HWY_NOINLINE void FillTrig32(const RotaryArgs& args, const Scratch& scratch, con
   }
   if (!needs.split) return;
   const int64_t half = scratch.stride / 2;
-  for (int64_t j = 0; j < args.pairs; j += 2) {
-    out.sin_split[j / 2] = out.sin[j];
-    out.cos_split[j / 2] = out.cos[j];
-    out.sin_split[half + j / 2] = out.sin[j + 1];  // slack after the last pair
-    out.cos_split[half + j / 2] = out.cos[j + 1];
+  const auto split = [&](const float* natural, int64_t j, float* even_then_odd) HWY_ATTR {
+    Vf even_pairs, odd_pairs;
+    hn::LoadInterleaved2(df, natural + j, even_pairs, odd_pairs);
+    hn::StoreU(even_pairs, df, even_then_odd + j / 2);
+    hn::StoreU(odd_pairs, df, even_then_odd + half + j / 2);
+  };
+  for (int64_t j = 0; j < args.pairs; j += 2 * lanes) {  // slack after the last pair
+    split(out.sin, j, out.sin_split);
+    split(out.cos, j, out.cos_split);
   }
 }
 
