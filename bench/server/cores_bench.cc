@@ -3,7 +3,9 @@
 // The clients have as many cores as the server, and other ones if the machine has enough.
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -34,7 +36,16 @@ struct Bench {
   Report* report;
 };
 
-// The cores that this process may use.
+// Whether it is the second thread of a core, as far as Linux knows.
+bool IsSecondThread(int core) {
+  std::ifstream siblings(
+      absl::StrCat("/sys/devices/system/cpu/cpu", core, "/topology/thread_siblings_list"));
+  int first = core;
+  siblings >> first;
+  return first != core;
+}
+
+// The processors that this process may use: one of each core, then second threads of cores.
 std::vector<int> AllowedCores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) != 0) Die("no set of cores");
@@ -42,6 +53,7 @@ std::vector<int> AllowedCores() {
   for (int i = 0; i < CPU_SETSIZE; ++i) {
     if (CPU_ISSET(i, &set)) cores.push_back(i);
   }
+  std::stable_partition(cores.begin(), cores.end(), [](int i) { return !IsSecondThread(i); });
   return cores;
 }
 
