@@ -12,7 +12,11 @@
 
 #include <array>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -49,6 +53,16 @@ std::string SystemError() { return std::generic_category().message(errno); }
 absl::Status NoMemory(int64_t bytes) {
   return absl::ResourceExhaustedError(StrCat("shared memory: no ", bytes, " bytes (", SystemError(),
                                              "); take less, or make /dev/shm larger"));
+}
+
+// Memory that processes can still take, as Linux estimates; the largest number if it does not say.
+int64_t AvailableBytes() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string line; std::getline(info, line);) {
+    int64_t kib = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %" SCNd64, &kib) == 1) return kib * 1024;
+  }
+  return std::numeric_limits<int64_t>::max();
 }
 
 // The error in an answer of the form "CODE message".
@@ -90,6 +104,11 @@ LeaseClient::~LeaseClient() { close(socket_); }
 
 absl::StatusOr<SharedMemory> LeaseClient::Allocate(int64_t bytes) {
   if (bytes < 1) return Invalid("bytes: ", bytes, "; must be at least 1");
+  // To take pages until none is left would end other processes.
+  if (const int64_t available = AvailableBytes(); bytes > available) {
+    return absl::ResourceExhaustedError(
+        StrCat("shared memory: ", bytes, " bytes; must be at most the ", available, " available"));
+  }
   const Closer memory{memfd_create("phasor", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   if (memory.fd < 0 || ftruncate(memory.fd, bytes) != 0) return NoMemory(bytes);
   do errno = posix_fallocate(memory.fd, 0, bytes);
@@ -109,8 +128,8 @@ absl::StatusOr<SharedMemory> LeaseClient::Allocate(int64_t bytes) {
   }
   std::lock_guard lock(mutex_);
   blocks_[data] = {bytes, *std::move(token)};
-  std::shared_ptr<void> owner(mapped, [self = shared_from_this()](void* block) {
-    self->Free(static_cast<std::byte*>(block));
+  std::shared_ptr<void> owner(mapped, [self = shared_from_this(), bytes](void* block) {
+    self->Free(static_cast<std::byte*>(block), bytes);
   });
   return SharedMemory(std::move(owner), data, bytes, true);
 }
@@ -125,17 +144,19 @@ absl::StatusOr<std::string> LeaseClient::Lease(int fd) {
       "host");
 }
 
-void LeaseClient::Free(std::byte* data) {
-  Block block;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = blocks_.find(data);
-    block = std::move(found->second);
-    blocks_.erase(found);
+void LeaseClient::Free(std::byte* data, int64_t bytes) {
+  if (owned()) {
+    Block block;
+    {
+      std::lock_guard lock(mutex_);
+      const auto found = blocks_.find(data);
+      block = std::move(found->second);
+      blocks_.erase(found);
+    }
+    // If this fails, the connection has ended, and the lease with it.
+    Ask(StrCat("RELEASE ", block.token, "\n"), -1).status().IgnoreError();
   }
-  // If this fails, the connection has ended, and the lease with it.
-  Ask(StrCat("RELEASE ", block.token, "\n"), -1).status().IgnoreError();
-  munmap(data, static_cast<size_t>(block.size));
+  munmap(data, static_cast<size_t>(bytes));
 }
 
 std::optional<LeasedPlace> LeaseClient::Find(const std::byte* data, int64_t bytes) {
@@ -150,7 +171,7 @@ std::optional<LeasedPlace> LeaseClient::Find(const std::byte* data, int64_t byte
 }
 
 bool LeaseClient::alive() const {
-  if (left_) return false;
+  if (left_ || !owned()) return false;
   char ignored;
   // Data in the socket is the answer to a question of another thread.
   const ssize_t n = recv(socket_, &ignored, 1, MSG_PEEK | MSG_DONTWAIT);

@@ -3,6 +3,9 @@
 #ifndef PHASOR_CLIENT_SHARED_LEASE_CLIENT_H_
 #define PHASOR_CLIENT_SHARED_LEASE_CLIENT_H_
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +29,7 @@ struct LeasedPlace {
 
 // A connection to a server's lease socket, and the memory leased over it. Owns the connection; when
 // the connection ends, the server ends all its leases. Leased memory keeps the connection open.
+// After fork() it belongs to the parent: the child can only give its copy of the memory back.
 // Threads: any.
 class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
  public:
@@ -36,8 +40,9 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
   LeaseClient(const LeaseClient&) = delete;
   LeaseClient& operator=(const LeaseClient&) = delete;
 
-  // Allocates memory and leases it to the server. RESOURCE_EXHAUSTED: no memory, or the server
-  // takes no more. FAILED_PRECONDITION: another server answers. UNAVAILABLE: the server has ended.
+  // Allocates memory and leases it to the server. RESOURCE_EXHAUSTED: no memory, more than is
+  // available on this host, or the server takes no more. FAILED_PRECONDITION: another server
+  // answers. UNAVAILABLE: the server has ended.
   absl::StatusOr<SharedMemory> Allocate(int64_t bytes);
 
   // The place of [data, data + bytes), if one leased piece of memory holds all of it and the server
@@ -48,6 +53,9 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
   bool alive() const;
 
  private:
+  // Whether this is the process that connected, and no child of it.
+  bool owned() const { return getpid() == owner_; }
+
   struct Block {
     int64_t size = 0;
     std::string token;
@@ -56,7 +64,8 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
   LeaseClient(int socket, std::string instance) : socket_(socket), instance_(std::move(instance)) {}
   // Leases the memory of `fd` and returns its token.
   absl::StatusOr<std::string> Lease(int fd);
-  void Free(std::byte* data);
+  // Ends the lease of memory, unless this is a child of the process that leased it, and frees it.
+  void Free(std::byte* data, int64_t bytes);
   // Sends a line, with the descriptor `fd` unless it is -1. Returns the words after OK of the
   // answer.
   absl::StatusOr<std::string> Ask(const std::string& line, int fd);
@@ -64,6 +73,7 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
   void Leave();
 
   const int socket_;
+  const pid_t owner_ = getpid();
   const std::string instance_;
   std::mutex
       asking_;  // held while the server is asked; calls that look for their memory do not wait

@@ -205,6 +205,7 @@ TEST_F(ClientSharedTest, WhatTheServerDoesNotTakeIsOrdinary) {
   options.max_lease_bytes = 1 << 20;
   Start(options);
   EXPECT_TRUE(unix_.AllocateShared(1 << 20)->shared());
+  EXPECT_FALSE(unix_.AllocateShared(int64_t{0})->shared());
   EXPECT_FALSE(unix_.AllocateShared((1 << 20) + 1)->shared());
 }
 

@@ -189,6 +189,12 @@ def test_a_connection_says_so_after_fork_and_goes_on_in_the_parent(phasor_server
     assert forked(parent, "c = None", "print(c.health())", phasor_server.target) == "True"
 
 
+def test_shared_memory_stays_with_the_parent_when_a_child_frees_its_copy(phasor_server):
+    rotate = "c.apply_rope_(a, positions=range(64), spec='llama-3')"
+    parent = f"c = phasor.Client(sys.argv[1]); a = c.empty((64, 4, 128)); a[:] = 1; {rotate}"
+    assert forked(parent, "del a", f"{rotate}; print(a.shape)", phasor_server.target) == "(64, 4, 128)"
+
+
 def test_a_client_that_was_not_used_connects_in_the_child(phasor_server):
     assert forked("c = phasor.Client(sys.argv[1])", "print(c.health())", "pass", phasor_server.target) == "True"
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -96,6 +97,28 @@ TEST_F(LeaseClientTest, MemoryOutlivesClientAndServer) {
   auto memory = Allocate({"OK token me\n"});
   ASSERT_THAT(memory, IsOk());
   std::memset(memory->data(), 1, 4096);
+}
+
+TEST_F(LeaseClientTest, AChildThatFreesItsCopyLeavesTheLeaseToItsParent) {
+  const Answerer answerer(path_, {"OK token me\n", "OK\n"});
+  const auto client = *LeaseClient::Connect(path_, "me");
+  SharedMemory memory = *client->Allocate(4096);
+  const pid_t child = fork();
+  if (child == 0) {
+    memory = SharedMemory();
+    _exit(client->alive() ? 1 : 0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(client->Find(memory.data(), 4096).has_value());
+  memory = SharedMemory();  // the second request; after a third the connection would be closed
+  EXPECT_FALSE(client->Find(memory.data(), 0).has_value());
+}
+
+TEST_F(LeaseClientTest, MoreThanTheHostHasIsRefusedBeforeItIsTaken) {
+  EXPECT_THAT(Allocate({}, int64_t{1} << 60),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("must be at most the ")));
 }
 
 TEST_F(LeaseClientTest, AnotherServerIsNoticed) {
