@@ -82,7 +82,7 @@ PagedWrite ToPages(nb::handle pages, Borrowed& borrowed, RopeCall& call) {
   return write;
 }
 
-// The rank of a result without a batch.
+// The rank of a result without a batch, for a spec whose heads share frequencies.
 size_t RankOf(EncodeOutput form) {
   switch (form) {
     case EncodeOutput::kEmbedding:
@@ -101,8 +101,11 @@ size_t RankOf(EncodeOutput form) {
 }
 
 // [batch, tokens, ...] as [batch * tokens, ...], as the service has it.
-void JoinBatch(std::optional<MutableTensorView>& view, EncodeOutput form, std::string_view path) {
-  if (!view.has_value() || view->desc.shape.size() != RankOf(form) + 1) return;
+void JoinBatch(std::optional<MutableTensorView>& view, const EncodeCall& call,
+               std::string_view path) {
+  const bool own_heads = call.spec.frequency_heads.value_or(1) > 1;
+  const size_t rank = RankOf(call.form) + (own_heads ? 1 : 0);
+  if (!view.has_value() || view->desc.shape.size() != rank + 1) return;
   TensorDesc& desc = view->desc;
   if (!desc.strides.empty()) {
     if (desc.strides[0] != desc.shape[1] * desc.strides[1]) {
@@ -170,11 +173,11 @@ EncodeCall ToEncodeCall(nb::tuple arguments, Borrowed& borrowed) {
   call.output_dtype = static_cast<Dtype>(nb::cast<int>(arguments[2]));
   call.form = static_cast<EncodeOutput>(nb::cast<int>(arguments[3]));
   auto add_to = ImportOptional(arguments[4], "add_to", Access::kRead, borrowed);
-  JoinBatch(add_to, call.form, "add_to");
+  JoinBatch(add_to, call, "add_to");
   if (add_to.has_value()) call.add_to = *add_to;
   call.embedding_scale = ValueOf<double>(arguments[5], "scale");
   call.output = ImportOptional(arguments[kEncodeOutput], "out", Access::kWrite, borrowed);
-  JoinBatch(call.output, call.form, "out");
+  JoinBatch(call.output, call, "out");
   if (call.output.has_value() && call.add_to.has_value()) {
     CheckOwnInput({*call.output, "out"}, {*call.add_to, "add_to"});
   }

@@ -327,8 +327,10 @@ nb::list NativeClient::RopeBatch(nb::list calls, Timeout timeout) {
       }));
   nb::list objects;
   for (size_t i = 0; i < results.size(); ++i) {
-    if (results[i].ok()) MarkWritten(OutputsOf(nb::cast<nb::tuple>(calls[i])));
-    objects.append(ToObject(results[i]));
+    objects.append(ObjectOrException([&] {
+      if (results[i].ok()) MarkWritten(OutputsOf(nb::cast<nb::tuple>(calls[i])));
+      return ToObject(results[i]);
+    }));
   }
   return objects;
 }
@@ -349,8 +351,9 @@ nb::list NativeClient::EncodeBatch(nb::list calls, nb::list likes, Timeout timeo
       }));
   nb::list objects;
   for (size_t i = 0; i < results.size(); ++i) {
-    objects.append(
-        ToObject(std::move(results[i]), nb::cast<nb::tuple>(calls[i]), likes[i], positions[i]));
+    objects.append(ObjectOrException([&] {
+      return ToObject(std::move(results[i]), nb::cast<nb::tuple>(calls[i]), likes[i], positions[i]);
+    }));
   }
   return objects;
 }

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "client/python/native/helpers.h"
+
 namespace phasor::python {
 
 Completions::Completions() : state_(std::make_shared<State>()) {
@@ -45,7 +47,8 @@ nb::list Completions::Drain() const {
   }
   nb::list results;
   for (Completed& one : completed) {
-    results.append(nb::make_tuple(nb::borrow(one.token), one.make()));
+    results.append(
+        nb::make_tuple(nb::borrow(one.token), ObjectOrException([&] { return one.make(); })));
   }
   return results;
 }

@@ -40,6 +40,16 @@ nb::object Call(PyObject* function, nb::handle argument);
 // Throws the Python exception of a status, which is not OK. Needs the interpreter lock.
 [[noreturn]] void Raise(const absl::Status& status);
 nb::object ToException(const absl::Status& status);
+// What `make` makes, or the exception that it raises: of several results, one that cannot be made
+// must not take the others along.
+template <typename Make>
+nb::object ObjectOrException(Make make) {
+  try {
+    return make();
+  } catch (nb::python_error& error) {
+    return nb::borrow(error.value());
+  }
+}
 [[noreturn]] void RaiseInvalid(std::string_view path, std::string_view message);
 
 // Throws a TypeError that has the type of `value`.

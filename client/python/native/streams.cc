@@ -120,8 +120,10 @@ nb::object NativeStream::Read() {
     if (!answer->result.ok()) {
       return nb::make_tuple(answer->id, ToException(answer->result.status()));
     }
-    MarkWritten(held.call[kRopeOutputs]);
-    return nb::make_tuple(answer->id, nb::none());
+    return nb::make_tuple(answer->id, ObjectOrException([&] {
+                            MarkWritten(held.call[kRopeOutputs]);
+                            return nb::none();
+                          }));
   }
   auto answer = ReadFrom(&State::encode);
   if (!answer.has_value()) return nb::none();
@@ -129,13 +131,16 @@ nb::object NativeStream::Read() {
   if (!answer->result.ok()) {
     return nb::make_tuple(answer->id, ToException(answer->result.status()));
   }
-  const nb::object output = held.call[kEncodeOutput];
-  if (!output.is_none()) {
-    MarkWritten(nb::make_tuple(output));
-    return nb::make_tuple(answer->id, output);
-  }
-  const int64_t batch = BatchOf(held.positions, answer->result->output.shape[0]);
-  return nb::make_tuple(answer->id, ToArray(*std::move(answer->result), held.like, batch));
+  return nb::make_tuple(answer->id, ObjectOrException([&]() -> nb::object {
+                          const nb::object output = held.call[kEncodeOutput];
+                          if (!output.is_none()) {
+                            MarkWritten(nb::make_tuple(output));
+                            return output;
+                          }
+                          const int64_t batch =
+                              BatchOf(held.positions, answer->result->output.shape[0]);
+                          return ToArray(*std::move(answer->result), held.like, batch);
+                        }));
 }
 
 void NativeStream::WritesDone() {

@@ -35,7 +35,7 @@ class _Loop:
                 token.settle(result)
             elif token.done():  # its task was cancelled
                 continue
-            elif isinstance(result, _errors.Error):
+            elif isinstance(result, BaseException):
                 token.set_exception(result)
             else:
                 token.set_result(result)

@@ -77,7 +77,7 @@ class Batch:
         if encodes:
             values = connection.encode_batch([call for _, call, _ in encodes], [like for _, _, like in encodes], self._timeout)
             for (handle, _, _), value in zip(encodes, values, strict=True):
-                failed = isinstance(value, _errors.Error)
+                failed = isinstance(value, BaseException)
                 handle._set(None if failed else value, value if failed else None)
 
     def __enter__(self) -> Batch:

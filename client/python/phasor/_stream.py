@@ -98,7 +98,7 @@ class Stream:
             return False
         number, value = answer
         call = self._calls.pop(number)
-        error = value if isinstance(value, _errors.Error) else None
+        error = value if isinstance(value, BaseException) else None
         if error is None and self._kind == "rope":
             value = _calls.results(call)
         self._answers.append(Answer(number, None if error else value, error))

@@ -7,6 +7,7 @@ import gc
 import hashlib
 import json
 import socket
+import sys
 import threading
 import weakref
 
@@ -224,6 +225,20 @@ def test_errors_are_raised_where_the_call_is_awaited(target):
             )
             assert good.shape == (5, 2, 128)
             assert isinstance(bad, phasor.InvalidArgument)
+
+    asyncio.run(main())
+
+
+def test_a_result_that_cannot_be_made_leaves_the_others(target, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    spec = {"preset": "transformer", "dim": 8}
+
+    async def main():
+        async with phasor.AsyncClient(target) as client:
+            calls = [client.encode(spec, range(3), dtype=dtype) for dtype in ("float32", "bfloat16", "float32")]
+            first, without, last = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 60)
+            assert first.tobytes() == last.tobytes() == phasor.encode(spec, range(3)).tobytes()
+            assert isinstance(without, phasor.InvalidArgument) and "install ml_dtypes" in str(without)
 
     asyncio.run(main())
 

@@ -5,6 +5,7 @@ import contextlib
 import json
 import pickle
 import subprocess
+import sys
 import threading
 
 import ml_dtypes
@@ -93,6 +94,17 @@ def test_rotary_tables(client, form, shape):
     assert client.encode(LLAMA, range(3), form=form).shape == shape
 
 
+@pytest.mark.parametrize("form", ["cos", "cos_sin", "complex"])
+@pytest.mark.parametrize("positions", [np.arange(5), np.arange(15).reshape(3, 5)])
+def test_tables_with_frequencies_of_each_head_take_an_output_of_their_shape(client, form, positions):
+    spec = phasor.Spec("rope-half-split", head_dim=8, frequency_heads=2, family="explicit", inv_freq=[1.0, 0.5, 0.25, 0.125, 1.0, 0.1, 0.01, 0.001])
+    table = client.encode(spec, positions, form=form)
+    assert table.shape[: positions.ndim + 1] == (*positions.shape, 2)
+    out = np.empty_like(table)
+    assert client.encode(spec, positions, form=form, out=out) is out
+    assert np.array_equal(out, table)
+
+
 def test_attention_biases(client):
     bias = client.attention_bias("alibi", heads=8, queries=[10], keys=range(11))
     slopes = 2.0 ** -np.arange(1, 9)
@@ -122,6 +134,21 @@ def test_calls_of_a_batch_have_their_own_results_and_errors(client, q):
     with pytest.raises(phasor.InvalidArgument, match=r"items\[1\].positions"):
         wrong.result()
     assert isinstance(unknown.exception(), phasor.InvalidArgument)
+
+
+def test_a_result_that_cannot_be_made_leaves_the_others(client, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    spec = {"preset": "transformer", "dim": 8}
+    with client.batch() as batch:
+        handles = [batch.encode(spec, range(3), dtype=dtype) for dtype in ("float32", "bfloat16", "float32")]
+    with client.stream(timeout=20) as stream:
+        for dtype in ("float32", "bfloat16", "float32"):
+            stream.encode(spec, range(3), dtype=dtype)
+        answers = list(stream)
+    for first, without, last in (handles, answers):
+        assert first.result().tobytes() == last.result().tobytes() == phasor.encode(spec, range(3)).tobytes()
+        with pytest.raises(phasor.InvalidArgument, match="install ml_dtypes"):
+            without.result()
 
 
 def test_a_batch_that_raises_makes_no_call(client, q):
