@@ -390,6 +390,8 @@ class GrpcServer final : public Server {
   rpc::CallCounter* calls_ = nullptr;                                // owned by gRPC
   grpc::ResourceQuota quota_{"phasor"};
   LimitedServer limited_;
+  absl::Mutex current_mu_;
+  ServerOptions current_ ABSL_GUARDED_BY(current_mu_);  // with reloaded values
   absl::Mutex readiness_mu_;  // also held to report, so that the last report is the current state
   bool serving_ ABSL_GUARDED_BY(readiness_mu_) = true;
   bool accepting_ ABSL_GUARDED_BY(readiness_mu_) = true;
@@ -397,9 +399,6 @@ class GrpcServer final : public Server {
   std::unique_ptr<telemetry::Exporter> exporter_;  // may be nullptr; reads all of the above
   std::unique_ptr<ListenerWatch> listener_watch_;
   std::unique_ptr<DeviceWatch> device_watch_;  // may be nullptr
-
-  absl::Mutex current_mu_;
-  ServerOptions current_ ABSL_GUARDED_BY(current_mu_);  // with reloaded values
 
   absl::Mutex shutdown_mu_;
   bool stopped_ ABSL_GUARDED_BY(shutdown_mu_) = false;

@@ -4,13 +4,16 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/client_unary_call.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "grpc/health/v1/health.grpc.pb.h"
@@ -302,6 +305,29 @@ TEST_F(MetricsTest, TheListenersOfMetricsAndHealthDoNotDelayTheEnd) {
   const absl::Time begun = absl::Now();
   server_.reset();
   EXPECT_LT(absl::Now() - begun, absl::Minutes(1));
+}
+
+TEST_F(MetricsTest, AScrapeThatIsUnderWayAtTheEndReadsNothingThatIsGone) {
+  for (int round = 0; round < 10; ++round) {
+    Start();
+    std::atomic<bool> ended = false;
+    std::vector<std::thread> scrapers;
+    for (int i = 0; i < 3; ++i) {
+      scrapers.emplace_back([&ended, address = server_->metrics_listeners()[0]] {
+        while (!ended) {
+          const FileDescriptor socket = ConnectTo(address);
+          if (!socket.valid()) break;
+          const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
+          send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL);
+          WaitForClose(socket.get());
+        }
+      });
+    }
+    EXPECT_THAT(Page(), HasSubstr("phasor_serving 1"));
+    server_.reset();
+    ended = true;
+    for (std::thread& scraper : scrapers) scraper.join();
+  }
 }
 
 TEST_F(MetricsTest, AnAddressInUseIsToldAtStart) {
