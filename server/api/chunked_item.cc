@@ -10,6 +10,7 @@
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "proto/convert.h"
+#include "server/engine/run_call.h"
 
 namespace phasor::rpc {
 namespace {
@@ -153,6 +154,7 @@ absl::StatusOr<RequestView> ChunkedItem::Cut(const v1::Chunk& chunk, int64_t nex
         "chunk: the response is too large (", view.response_bytes, " bytes); must be at most ",
         max_message_bytes, ", send fewer tokens in a chunk"));
   }
+  view.copied_bytes = engine::ScratchBytes(item);
   view.items.push_back(std::move(item));
   return view;
 }

@@ -25,7 +25,7 @@ inline constexpr int64_t kMaxKeptPositionBytes = int64_t{64} << 20;
 
 // A checked item of a stream and its positions. Cuts the item into engine items, one per run of
 // tokens. Owns the positions; the engine items borrow them, so it must outlive them. Immutable
-// after Open, except for `permit`. Threads: any, once made.
+// after Open, except for its permits. Threads: any, once made.
 class ChunkedItem {
  public:
   // `raw`: the raw entries of the opening message, which are the positions. Same errors as
@@ -51,7 +51,8 @@ class ChunkedItem {
   absl::StatusOr<RequestView> Cut(const v1::Chunk& chunk, int64_t next,
                                   absl::Span<const PieceList> raw, int64_t max_message_bytes) const;
 
-  Permit permit;  // for kept_bytes() and its plan, from the engine's byte budget
+  Permit quota_permit;  // for kept_bytes() and its plan, from the bytes that the caller may have
+  Permit permit;        // the same, from the engine's byte budget
 
  private:
   absl::StatusOr<engine::Item> CutItem(const v1::Chunk& chunk,

@@ -434,6 +434,7 @@ absl::StatusOr<RequestView> Stream::Cut(int64_t id, const v1::Chunk& chunk,
 
 absl::Status Stream::Open(int64_t id, ChunkedItem item, Call* call) {
   if (const int64_t bytes = item.kept_bytes() + call->plan_bytes; bytes > 0) {
+    PHASOR_ASSIGN_OR_RETURN(item.quota_permit, quota_.Take(bytes));
     PHASOR_ASSIGN_OR_RETURN(item.permit, engine_.Reserve(bytes));
   }
   const auto shared = std::make_shared<const ChunkedItem>(std::move(item));

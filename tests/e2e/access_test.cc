@@ -240,6 +240,17 @@ TEST_F(AccessMatrixTest, AnIdentityHasNoMoreBytesInFlightThanItMay) {
     ASSERT_TRUE(stream->Read(&response));
     EXPECT_EQ(response.result().status().code(), static_cast<int>(code));
   }
+  // So do the positions that it keeps for an item in chunks.
+  v1::StreamEncodeRequest kept;
+  kept.set_chunked(true);
+  *kept.mutable_item() = testing::EncodeOf(20000);
+  testing::SetShape(kept.mutable_item()->mutable_positions()->mutable_tensor(), v1::DTYPE_INT64,
+                    {20000});
+  kept.add_raw(std::string(20000 * 8, '\0'));
+  ASSERT_TRUE(stream->Write(kept));
+  v1::StreamEncodeResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_THAT(response.result().status().message(), HasSubstr("quota of token:small: "));
   stream->WritesDone();
   EXPECT_TRUE(stream->Finish().ok());
 }

@@ -81,6 +81,20 @@ TEST(ChunkedItemTest, PositionsAreKeptAndLentToEveryRun) {
   EXPECT_EQ(std::memcmp(lent[0].data(), numbers + 1, 8), 0);
 }
 
+// As for calls: tensors that came in several pieces, which nobody gathers tile by tile.
+TEST(ChunkedItemTest, MemoryToGatherTensorsIsCounted) {
+  v1::ApplyRoPEItem wire = RopeOf(10);
+  for (v1::RopeTensor& tensor : *wire.mutable_tensors()) {
+    tensor.mutable_tensor()->set_dtype(v1::DTYPE_BFLOAT16);
+    tensor.set_output_dtype(v1::DTYPE_FLOAT8_E4M3);
+  }
+  const ChunkedItem item = Open(wire).value();
+  const std::string q(32 * 4, 'q'), k(16 * 4, 'k');
+  const auto view = item.Cut(RunAt(0, 4), 0, {Pieces(q, 7), Pieces(k, 7)}, kMessage);
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->copied_bytes, 32 * 4 + 16 * 4);
+}
+
 TEST(ChunkedItemTest, RunsFollowOneAnotherToTheEnd) {
   const ChunkedItem item = Open(RopeOf(10)).value();
   const RopeEntries entries(4);
