@@ -19,6 +19,16 @@ constexpr size_t kTraceIdBytes = 16, kSpanIdBytes = 8;
 // Limits on text from callers.
 constexpr size_t kMaxMethodBytes = 256, kMaxMessageBytes = 512;
 
+// Text of a caller in ASCII. A collector cannot read a span whose text is not UTF-8, and drops all
+// spans that were sent with it.
+std::string Ascii(std::string_view text, size_t max_bytes) {
+  std::string ascii(text.substr(0, max_bytes));
+  for (char& c : ascii) {
+    if (static_cast<unsigned char>(c) >= 0x80) c = '?';
+  }
+  return ascii;
+}
+
 void AddText(Span* span, const char* key, std::string_view value) {
   auto* const attribute = span->add_attributes();
   attribute->set_key(key);
@@ -65,8 +75,9 @@ Span CallSpan(const rpc::CallRecord& call, const CallIds& ids, const WallTime& t
   span.set_trace_id(ids.trace_id);
   span.set_span_id(ids.span_id);
   if (ids.parent.has_value()) span.set_parent_span_id(ids.parent->span_id);
-  const std::string_view method = call.method.substr(0, kMaxMethodBytes);
-  span.set_name(std::string(method));
+  const std::string name = Ascii(call.method, kMaxMethodBytes);
+  const std::string_view method = name;
+  span.set_name(name);
   span.set_kind(Span::SPAN_KIND_SERVER);
   span.set_end_time_unix_nano(time.now());
   span.set_start_time_unix_nano(time.now() -
@@ -82,7 +93,7 @@ Span CallSpan(const rpc::CallRecord& call, const CallIds& ids, const WallTime& t
     AddNumber(&span, "phasor.received_bytes", *call.received_bytes);
   }
   if (IsFault(call.code)) span.mutable_status()->set_code(Status::STATUS_CODE_ERROR);
-  span.mutable_status()->set_message(std::string(call.message.substr(0, kMaxMessageBytes)));
+  span.mutable_status()->set_message(Ascii(call.message, kMaxMessageBytes));
   return span;
 }
 

@@ -86,6 +86,17 @@ TEST(SpansTest, StepsThatDidNotHappenHaveNone) {
               ElementsAre(kMethod, "queue", "gather", "compute", "answer"));
 }
 
+// A collector cannot read other text, and drops all spans that were sent with it.
+TEST(SpansTest, TextOfCallersIsAscii) {
+  rpc::CallRecord call = Record(12, {});
+  call.method = "a/\xff\xfe";
+  const std::string message = std::string(511, 'm') + "\u00e9";  // is cut inside of it
+  call.message = message;
+  const Span span = SpansOf(call, kRoot, absl::Now(), Tick())[0];
+  EXPECT_EQ(span.name(), "a/??");
+  EXPECT_EQ(span.status().message(), std::string(511, 'm') + "?");
+}
+
 TEST(SpansTest, AttributesFollowTheConventions) {
   const Span span = SpansOf(Record(13, {}), kRoot, absl::Now(), Tick())[0];
   std::map<std::string, std::string> texts;
