@@ -73,6 +73,7 @@ oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const Ta
                                                 memory::Stores memory,
                                                 const trace::TraceOptions& trace) {
   oip::InferenceServiceOptions options;
+  options.stream_idle_timeout = o.stream_idle_timeout;
   options.version = PHASOR_VERSION;
   options.max_message_bytes = o.max_message_bytes;
   options.max_header_bytes = o.max_header_bytes;

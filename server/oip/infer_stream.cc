@@ -7,12 +7,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "proto/grpc_status.h"
 #include "server/grpc/access.h"
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"
+#include "server/grpc/idle_timer.h"
 #include "server/oip/infer_response.h"
 
 namespace phasor::oip {
@@ -25,11 +29,13 @@ bool WantsGrpcErrors(const grpc::CallbackServerContext& context) {
 
 }  // namespace
 
-// The reactor of one stream. Owns itself until OnDone.
-class InferStreams::Stream final : public InferStreamReactor {
+// The reactor of one stream. Owns itself from Begin until OnDone.
+class InferStreams::Stream final : public InferStreamReactor,
+                                   public std::enable_shared_from_this<Stream> {
  public:
   Stream(InferStreams* streams, grpc::CallbackServerContext* context)
       : streams_(*streams),
+        state_(streams->state_),
         context_(context),
         client_(rpc::ClientOf(*context)),
         quota_(*context),
@@ -37,26 +43,51 @@ class InferStreams::Stream final : public InferStreamReactor {
         observer_(rpc::CallCounter::ObserverOf(context)),
         grpc_errors_(WantsGrpcErrors(*context)) {}
 
+  void Begin(const absl::Status& refusal) {
+    self_ = shared_from_this();
+    timer_.emplace(streams_.idle_timeout_, [weak = weak_from_this()] {
+      const std::shared_ptr<Stream> stream = weak.lock();
+      return stream == nullptr || stream->EndIfQuiet();
+    });
+    absl::MutexLock lock(&state_->mu);
+    state_->streams.insert(this);
+    refusal.ok() ? Next() : End(refusal);
+  }
+
   // Reads the next request, unless the stream must end.
-  void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(streams_.mu_) {
+  void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mu) {
     busy_ = false;
-    if (streams_.ending_) return End(rpc::Draining());
+    if (state_->ending) return End(rpc::Draining());
     StartRead(&request_);
   }
 
-  void EndIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(streams_.mu_) {
+  void EndIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mu) {
     if (!busy_) End(rpc::Draining());
   }
 
-  void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(streams_.mu_) {
+  void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mu) {
     if (std::exchange(finished_, true)) return;
+    if (absl::IsUnavailable(status)) {
+      context_->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
+    }
     Finish(ToGrpcStatus(status));
   }
 
  private:
+  bool EndIfQuiet() {
+    absl::MutexLock lock(&state_->mu);
+    if (finished_) return true;
+    if (busy_) return false;  // OpenCalls ends it if the caller takes no answers
+    End(absl::DeadlineExceededError(
+        absl::StrCat("stream: nothing received for ", absl::FormatDuration(streams_.idle_timeout_),
+                     "; send earlier, or ask for a larger --stream-idle-timeout")));
+    return true;
+  }
+
   void OnReadDone(bool ok) override {
+    timer_->Touch();
     {
-      absl::MutexLock lock(&streams_.mu_);
+      absl::MutexLock lock(&state_->mu);
       if (finished_) return;
       if (!ok) return End(absl::OkStatus());  // the caller sends no more
       busy_ = true;
@@ -72,7 +103,7 @@ class InferStreams::Stream final : public InferStreamReactor {
   }
 
   void Answer(InferAnswer answer) {
-    absl::MutexLock lock(&streams_.mu_);
+    absl::MutexLock lock(&state_->mu);
     if (!answer.status.ok() && grpc_errors_) return End(answer.status);
     quota_permit_ = std::move(answer.quota_permit);
     response_ =
@@ -86,7 +117,8 @@ class InferStreams::Stream final : public InferStreamReactor {
   }
 
   void OnWriteDone(bool ok) override {
-    absl::MutexLock lock(&streams_.mu_);
+    timer_->Touch();
+    absl::MutexLock lock(&state_->mu);
     rpc::CallCounter::NoteAnswerTaken(context_);
     response_.Clear();  // frees its memory for other calls
     quota_permit_ = Permit();
@@ -98,13 +130,16 @@ class InferStreams::Stream final : public InferStreamReactor {
 
   void OnDone() override {
     {
-      absl::MutexLock lock(&streams_.mu_);
-      streams_.streams_.erase(this);
+      absl::MutexLock lock(&state_->mu);
+      state_->streams.erase(this);
     }
-    delete this;
+    std::shared_ptr<Stream>().swap(self_);
   }
 
-  InferStreams& streams_;
+  InferStreams& streams_;  // outlives the call, but not the timer's last run
+  const std::shared_ptr<State> state_;
+  std::shared_ptr<Stream> self_;
+  std::optional<rpc::IdleTimer> timer_;
   grpc::CallbackServerContext* const context_;
   const uint64_t client_;
   const rpc::CallerQuota quota_;
@@ -116,28 +151,22 @@ class InferStreams::Stream final : public InferStreamReactor {
   grpc::ByteBuffer response_;
   rpc::MessageRecord message_;  // the request that is under way
   Permit quota_permit_;         // of the answer that is being sent
-  // A request is under way; guarded by `mu_` of InferStreams, like the next member.
+  // A request is under way; guarded by `mu` of State, like the next member.
   bool busy_ = false;
   bool finished_ = false;
 };
 
 InferStreamReactor* InferStreams::Start(grpc::CallbackServerContext* context) {
   const absl::Status refusal = rpc::Refusal(context);
-  auto* stream = new Stream(this, context);
-  absl::MutexLock lock(&mu_);
-  streams_.insert(stream);
-  if (refusal.ok()) {
-    stream->Next();
-  } else {
-    stream->End(refusal);
-  }
-  return stream;
+  const auto stream = std::make_shared<Stream>(this, context);
+  stream->Begin(refusal);
+  return stream.get();
 }
 
 void InferStreams::End() {
-  absl::MutexLock lock(&mu_);
-  ending_ = true;
-  for (Stream* stream : streams_) stream->EndIfIdle();
+  absl::MutexLock lock(&state_->mu);
+  state_->ending = true;
+  for (Stream* stream : state_->streams) stream->EndIfIdle();
 }
 
 }  // namespace phasor::oip

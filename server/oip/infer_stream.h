@@ -5,10 +5,12 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <memory>
 #include <set>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "server/oip/infer_call.h"
 
 namespace phasor::oip {
@@ -17,10 +19,13 @@ using InferStreamReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteB
 
 // The open streams of a server. A stream takes its next request after it has sent the last answer.
 // If a request fails, its answer is the error message and the stream goes on. If the metadata has
-// `triton_grpc_error: true`, the stream ends with the gRPC status instead. Threads: any.
+// `triton_grpc_error: true`, the stream ends with the gRPC status instead. A stream that sends
+// nothing for the idle timeout ends with DEADLINE_EXCEEDED. Threads: any.
 class InferStreams {
  public:
-  explicit InferStreams(const InferContext& context) : context_(context) {}
+  // `idle_timeout` 0: no limit.
+  InferStreams(const InferContext& context, absl::Duration idle_timeout)
+      : context_(context), idle_timeout_(idle_timeout) {}
 
   // Returns the reactor of a new stream. It owns itself.
   InferStreamReactor* Start(grpc::CallbackServerContext* context);
@@ -32,10 +37,16 @@ class InferStreams {
  private:
   class Stream;
 
+  // Shared with the timers of streams, which may still run when the streams are gone.
+  struct State {
+    absl::Mutex mu;
+    bool ending ABSL_GUARDED_BY(mu) = false;
+    std::set<Stream*> streams ABSL_GUARDED_BY(mu);
+  };
+
   const InferContext context_;
-  absl::Mutex mu_;
-  bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  std::set<Stream*> streams_ ABSL_GUARDED_BY(mu_);
+  const absl::Duration idle_timeout_;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 }  // namespace phasor::oip

@@ -64,7 +64,7 @@ InferenceService::InferenceService(engine::Engine* engine, InferenceServiceOptio
              &statistics_,
              options_.max_message_bytes,
              options_.max_header_bytes},
-      streams_(infer_) {}
+      streams_(infer_, options_.stream_idle_timeout) {}
 
 grpc::ServerUnaryReactor* InferenceService::ServerLive(Context* context,
                                                        const inference::ServerLiveRequest*,

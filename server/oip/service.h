@@ -25,7 +25,8 @@ struct InferenceServiceOptions {
   int64_t max_header_bytes = 0;
   const TableSource* tables = nullptr;  // must outlive the service; nullptr: no tables are kept
   memory::Stores memory = {};           // must outlive the service
-  double traced_ratio = 0;              // the part of all calls of which spans are exported
+  absl::Duration stream_idle_timeout = absl::ZeroDuration();  // 0: no limit
+  double traced_ratio = 0;  // the part of all calls of which spans are exported
 };
 
 // `Base` with `Methods` applied one after another.

@@ -81,6 +81,24 @@ TEST_F(InferStreamTest, AnOpenStreamDoesNotHoldUpTheShutdown) {
   EXPECT_TRUE(server_->Shutdown());
   EXPECT_FALSE(stream->Read(&response));
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(context_.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 1u);
+}
+
+TEST(IdleInferStreamTest, AStreamThatSendsNothingEnds) {
+  ServerOptions options = testing::TestOptions();
+  options.stream_idle_timeout = absl::Milliseconds(100);
+  const auto server = testing::StartServer(options);
+  const auto stub =
+      inference::GRPCInferenceService::NewStub(testing::NewChannel(server->listeners()[0]));
+  testing::TestContext context;
+  const auto stream = stub->ModelStreamInfer(&context);
+  ASSERT_TRUE(stream->Write(EncodeAt({1})));
+  inference::ModelStreamInferResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_FALSE(stream->Read(&response));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(status.error_message().find("stream: nothing received for 100ms"), 0u);
 }
 
 TEST_F(InferStreamTest, ACallerThatGoesAwayLeavesNothingBehind) {
