@@ -135,16 +135,17 @@ class HeadReader {
 
   absl::Status ReadRotary(int64_t head_dim) {
     PHASOR_ASSIGN_OR_RETURN(const std::optional<double> factor, PartialFactor());
+    if (!factor.has_value()) PHASOR_RETURN_IF_ERROR(CheckShareIsKnown());
     if (at_.rope.proportional) {
+      const double live = factor.value_or(Share() > 0 ? Share() : 1);
       out_.rotary_dim = head_dim;
-      out_.live_pairs =
-          static_cast<int64_t>(std::floor(factor.value_or(1) * static_cast<double>(head_dim) / 2));
+      out_.live_pairs = static_cast<int64_t>(std::floor(live * static_cast<double>(head_dim) / 2));
       return absl::OkStatus();
     }
     const double turned = factor.value_or(Share());
-    if (!ReadsShare() && turned != kind_.partial && turned != 0 && turned != 1) {
+    if (!ReadsShare() && turned != Share() && turned != 0 && turned != 1) {
       return Invalid("partial_rotary_factor", turned, ", model_type ", at_.model.model_type,
-                     " rotates ", kind_.partial == 0 ? "whole heads" : StrCat(kind_.partial),
+                     " rotates ", Share() == 0 ? "whole heads" : StrCat(Share()),
                      "; must be 1 or absent");
     }
     PHASOR_RETURN_IF_ERROR(CheckLanes(head_dim));
@@ -187,10 +188,23 @@ class HeadReader {
     return std::find(keys.begin(), keys.end(), key) != keys.end();
   }
 
-  // The share of lanes that rotate where no key says it.
+  // The share of lanes that rotate where no key says it. That of the class's own dictionary goes
+  // with it, where the configuration has one for this kind of layers.
   double Share() const {
+    if (at_.own_dictionary && !kind_.rope.is_null()) return 0;
     const bool beside = at_.dictionary && kind_.partial_beside_dictionary > 0;
     return beside ? kind_.partial_beside_dictionary : kind_.partial;
+  }
+
+  // Classes with a dictionary for each kind of layers have a share of their own only in one without
+  // a scaling. Beside a scaling whole heads would rotate, which hardly anyone means.
+  absl::Status CheckShareIsKnown() const {
+    const bool scaled = at_.rope.proportional || IsSet(at_.rope.scaling);
+    if (!at_.own_dictionary || !scaled || !kind_.rope.is_null()) return absl::OkStatus();
+    if (!kind_.partial_in_dictionary || !kind_.partial_keys.empty()) return absl::OkStatus();
+    if (kind_.partial == 0 || kind_.partial == 1) return absl::OkStatus();
+    return Invalid("rope_parameters", "without partial_rotary_factor for ", kind_.name,
+                   " layers with a scaling; must have it");
   }
 
   // Whether the class reads a share. Some read it with a scaling only.
@@ -224,6 +238,11 @@ class HeadReader {
     for (const char* key : {"partial_rotary_factor", "rotary_pct"}) {
       std::optional<double> value;
       if (own) break;
+      // transformers takes null for whole heads, and others for an absent key.
+      if (Share() > 0 && Share() < 1 && Among(kind_.partial_keys, key) &&
+          in_.json().contains(key) && in_.json().at(key).is_null()) {
+        return Invalid(key, "null; must be a number or absent");
+      }
       PHASOR_RETURN_IF_ERROR(in_.Read(key, &value));
       if (!value.has_value()) continue;
       if (factor.value_or(*value) != *value) {

@@ -126,6 +126,7 @@ class ConfigReader {
     own_dictionary_ = value != nullptr && std::any_of(value->begin(), value->end(),
                                                       [](const Json& v) { return v.is_object(); });
     dictionary_ = value != nullptr && !value->empty();
+    PHASOR_RETURN_IF_ERROR(CheckDictionary(now, own_dictionary_ && now == nullptr));
     if (own_dictionary_) return ReadNested(JsonObject(*value, in_.PathOf(key)));
     if (dictionary_) return ReadFlat(key, *value);
     PHASOR_RETURN_IF_ERROR(CheckLayerType(false));
@@ -135,6 +136,22 @@ class ConfigReader {
     rope_.rope_theta.reset();  // kind().theta, unless a key says another
     if (!kind().partial_keys.empty() && in_.Find(kind().partial_keys[0]) != nullptr) {
       rope_.partial_rotary_factor.reset();
+    }
+    return absl::OkStatus();
+  }
+
+  // What transformers reads otherwise than it looks. It takes an empty dictionary for one, so that
+  // the class's own does not apply. Under the older name it looks for one dictionary only.
+  absl::Status CheckDictionary(const Json* now, bool nested_under_old_name) const {
+    const ConfigKind& one = kind();
+    const bool replaces =
+        !one.rope.is_null() || one.partial_beside_dictionary > 0 || one.theta_beside_scaling > 0;
+    if (now != nullptr && now->empty() && replaces) {
+      return Invalid("rope_parameters", "empty; must have values or be absent");
+    }
+    if (nested_under_old_name && model_.nested()) {
+      return Invalid("rope_scaling", "has a dictionary for each kind of layers; must be called ",
+                     "rope_parameters then");
     }
     return absl::OkStatus();
   }

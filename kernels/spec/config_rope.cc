@@ -207,6 +207,9 @@ class RopeReader {
     return absl::OkStatus();
   }
 
+  // Whether the class reads amplitudes of longrope. Where it is not known, they mean what they say.
+  bool ReadsMscales() const { return model_.model_type.empty() || model_.model_type == "phimoe"; }
+
   // Some files repeat max_position_embeddings in the dictionary. It must be the same.
   absl::Status CheckRepeatedLength() const {
     std::optional<int64_t> inside;
@@ -234,6 +237,10 @@ class RopeReader {
     PHASOR_RETURN_IF_ERROR(in_.Read("attention_factor", &longrope.attention_factor));
     PHASOR_RETURN_IF_ERROR(in_.Read("short_mscale", &longrope.short_mscale));
     PHASOR_RETURN_IF_ERROR(in_.Read("long_mscale", &longrope.long_mscale));
+    if (longrope.short_mscale.has_value() && !ReadsMscales()) {
+      return Invalid("short_mscale", "is nothing that model_type ", model_.model_type,
+                     " reads; must be absent");
+    }
     if (longrope.short_mscale.has_value() != longrope.long_mscale.has_value()) {
       return Invalid("short_mscale",
                      "set without the other; must be both or neither of "

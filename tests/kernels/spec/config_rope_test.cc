@@ -38,6 +38,17 @@ void ExpectRefused(const std::string& text, const std::string& message,
       << text;
 }
 
+// Others take the amplitude from the factor, whatever these keys say.
+TEST(ConfigRopeTest, PhiMoeAloneReadsAmplitudesOfLongRope) {
+  const std::string text = R"({"rope_type": "longrope", "short_factor": [1], "long_factor": [2],
+      "original_max_position_embeddings": 4096, "short_mscale": 1.1, "long_mscale": 1.3})";
+  EXPECT_THAT(Read(text, {131072, {}}, Model("phimoe")), IsOk());
+  EXPECT_THAT(Read(text, {131072, {}}, GenericConfigModel(false)), IsOk());
+  EXPECT_THAT(Read(text, {131072, {}}, Model("phi3")),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("short_mscale: is nothing that model_type phi3 reads")));
+}
+
 TEST(ConfigRopeTest, ReadsEveryType) {
   EXPECT_EQ(Scaling("{}"), RopeScaling());
   EXPECT_EQ(Scaling(R"({"rope_type": "default", "factor": null})"), RopeScaling());
