@@ -26,6 +26,7 @@
 #include "server/grpc/access.h"
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"
+#include "server/grpc/finish_call.h"
 #include "server/grpc/idle_timer.h"
 #include "server/grpc/wire.h"
 
@@ -232,9 +233,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     if (end_.has_value() && owed_messages_ == 0) {
       finished_ = true;
       waits_.store(false, std::memory_order_relaxed);
-      if (absl::IsUnavailable(*end_)) {
-        context_->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
-      }
+      AddPushback(context_, *end_);
       Finish(ToGrpcStatus(*end_));
       return nullptr;
     }

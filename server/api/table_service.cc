@@ -116,9 +116,7 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
   void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     ended_ = true;
     upload_.reset();
-    if (absl::IsUnavailable(status)) {
-      context_->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
-    }
+    AddPushback(context_, status);
     Finish(ToGrpcStatus(status));
   }
 

@@ -10,9 +10,13 @@
 
 namespace phasor::rpc {
 
+void AddPushback(grpc::CallbackServerContext* context, const absl::Status& status) {
+  if (absl::IsUnavailable(status)) context->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
+}
+
 void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
                 const absl::Status& status, size_t sent_bytes) {
-  if (absl::IsUnavailable(status)) context->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
+  AddPushback(context, status);
   grpc::Status sent = ToGrpcStatus(status);
   CallContext* const call = CallContext::Of(context);
   if (call != nullptr && call->observed.has_value()) {

@@ -11,8 +11,11 @@
 
 namespace phasor::rpc {
 
+// With UNAVAILABLE, adds trailing metadata that says when to retry. Before the call is finished.
+void AddPushback(grpc::CallbackServerContext* context, const absl::Status& status);
+
 // Ends a call with `status`, and with an answer of `sent_bytes` bytes if that is OK. With
-// UNAVAILABLE, trailing metadata says when to retry.
+// UNAVAILABLE, adds the pushback.
 void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
                 const absl::Status& status, size_t sent_bytes = 0);
 

@@ -16,6 +16,7 @@
 #include "server/grpc/access.h"
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"
+#include "server/grpc/finish_call.h"
 #include "server/grpc/idle_timer.h"
 #include "server/oip/infer_response.h"
 
@@ -67,9 +68,7 @@ class InferStreams::Stream final : public InferStreamReactor,
 
   void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mu) {
     if (std::exchange(finished_, true)) return;
-    if (absl::IsUnavailable(status)) {
-      context_->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
-    }
+    rpc::AddPushback(context_, status);
     Finish(ToGrpcStatus(status));
   }
 
