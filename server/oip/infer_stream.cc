@@ -36,7 +36,7 @@ class InferStreams::Stream final : public InferStreamReactor,
  public:
   Stream(InferStreams* streams, grpc::CallbackServerContext* context)
       : streams_(*streams),
-        state_(streams->state_),
+        mu_(streams->mu_),
         context_(context),
         client_(rpc::ClientOf(*context)),
         quota_(*context),
@@ -50,23 +50,23 @@ class InferStreams::Stream final : public InferStreamReactor,
       const std::shared_ptr<Stream> stream = weak.lock();
       return stream == nullptr || stream->EndIfQuiet();
     });
-    absl::MutexLock lock(&state_->mu);
-    state_->streams.insert(this);
+    absl::MutexLock lock(mu_.get());
+    streams_.streams_.insert(this);
     refusal.ok() ? Next() : End(refusal);
   }
 
   // Reads the next request, unless the stream must end.
-  void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mu) {
+  void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(*mu_) {
     busy_ = false;
-    if (state_->ending) return End(rpc::Draining());
+    if (streams_.ending_) return End(rpc::Draining());
     StartRead(&request_);
   }
 
-  void EndIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mu) {
+  void EndIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(*mu_) {
     if (!busy_) End(rpc::Draining());
   }
 
-  void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mu) {
+  void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(*mu_) {
     if (std::exchange(finished_, true)) return;
     rpc::AddPushback(context_, status);
     Finish(ToGrpcStatus(status));
@@ -74,7 +74,7 @@ class InferStreams::Stream final : public InferStreamReactor,
 
  private:
   bool EndIfQuiet() {
-    absl::MutexLock lock(&state_->mu);
+    absl::MutexLock lock(mu_.get());
     if (finished_) return true;
     if (busy_) return false;  // OpenCalls ends it if the caller takes no answers
     End(absl::DeadlineExceededError(
@@ -86,7 +86,7 @@ class InferStreams::Stream final : public InferStreamReactor,
   void OnReadDone(bool ok) override {
     timer_->Touch();
     {
-      absl::MutexLock lock(&state_->mu);
+      absl::MutexLock lock(mu_.get());
       if (finished_) return;
       if (!ok) return End(absl::OkStatus());  // the caller sends no more
       busy_ = true;
@@ -102,7 +102,7 @@ class InferStreams::Stream final : public InferStreamReactor,
   }
 
   void Answer(InferAnswer answer) {
-    absl::MutexLock lock(&state_->mu);
+    absl::MutexLock lock(mu_.get());
     if (!answer.status.ok() && grpc_errors_) return End(answer.status);
     quota_permit_ = std::move(answer.quota_permit);
     response_ =
@@ -117,7 +117,7 @@ class InferStreams::Stream final : public InferStreamReactor,
 
   void OnWriteDone(bool ok) override {
     timer_->Touch();
-    absl::MutexLock lock(&state_->mu);
+    absl::MutexLock lock(mu_.get());
     rpc::CallCounter::NoteAnswerTaken(context_);
     response_.Clear();  // frees its memory for other calls
     quota_permit_ = Permit();
@@ -129,14 +129,14 @@ class InferStreams::Stream final : public InferStreamReactor,
 
   void OnDone() override {
     {
-      absl::MutexLock lock(&state_->mu);
-      state_->streams.erase(this);
+      absl::MutexLock lock(mu_.get());
+      streams_.streams_.erase(this);
     }
     std::shared_ptr<Stream>().swap(self_);
   }
 
   InferStreams& streams_;  // outlives the call, but not the timer's last run
-  const std::shared_ptr<State> state_;
+  const std::shared_ptr<absl::Mutex> mu_;
   std::shared_ptr<Stream> self_;
   std::optional<rpc::IdleTimer> timer_;
   grpc::CallbackServerContext* const context_;
@@ -150,7 +150,7 @@ class InferStreams::Stream final : public InferStreamReactor,
   grpc::ByteBuffer response_;
   rpc::MessageRecord message_;  // the request that is under way
   Permit quota_permit_;         // of the answer that is being sent
-  // A request is under way; guarded by `mu` of State, like the next member.
+  // A request is under way; guarded by `mu_`, like the next member.
   bool busy_ = false;
   bool finished_ = false;
 };
@@ -163,9 +163,9 @@ InferStreamReactor* InferStreams::Start(grpc::CallbackServerContext* context) {
 }
 
 void InferStreams::End() {
-  absl::MutexLock lock(&state_->mu);
-  state_->ending = true;
-  for (Stream* stream : state_->streams) stream->EndIfIdle();
+  absl::MutexLock lock(mu_.get());
+  ending_ = true;
+  for (Stream* stream : streams_) stream->EndIfIdle();
 }
 
 }  // namespace phasor::oip

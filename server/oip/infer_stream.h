@@ -37,16 +37,12 @@ class InferStreams {
  private:
   class Stream;
 
-  // Shared with the timers of streams, which may still run when the streams are gone.
-  struct State {
-    absl::Mutex mu;
-    bool ending ABSL_GUARDED_BY(mu) = false;
-    std::set<Stream*> streams ABSL_GUARDED_BY(mu);
-  };
-
   const InferContext context_;
   const absl::Duration idle_timeout_;
-  const std::shared_ptr<State> state_ = std::make_shared<State>();
+  // Shared with the timers of streams, which may still run when the streams are gone.
+  const std::shared_ptr<absl::Mutex> mu_ = std::make_shared<absl::Mutex>();
+  bool ending_ ABSL_GUARDED_BY(*mu_) = false;
+  std::set<Stream*> streams_ ABSL_GUARDED_BY(*mu_);
 };
 
 }  // namespace phasor::oip
