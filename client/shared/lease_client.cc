@@ -184,6 +184,10 @@ void LeaseClient::Leave() {
 }
 
 absl::StatusOr<std::string> LeaseClient::Ask(const std::string& line, int fd) {
+  if (!owned()) {  // the answer would be taken for one of the parent's
+    return absl::UnavailableError(
+        "lease socket: belongs to the process before fork(); connect again");
+  }
   iovec part = {const_cast<char*>(line.data()), line.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
   msghdr message = {};
