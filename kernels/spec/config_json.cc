@@ -316,9 +316,8 @@ class ConfigReader {
 
   // The class of some models has a dictionary, base included, which the key alone does not change.
   absl::Status CheckBeside(std::string_view key, const std::optional<double>& value) const {
-    const bool beside =
-        in_.Find("rope_scaling") != nullptr || in_.Find("rope_parameters") != nullptr;
-    if (beside || value.value_or(kind().theta) == kind().theta || user_.rope_theta.has_value()) {
+    if (dictionary_ || value.value_or(kind().theta) == kind().theta ||
+        user_.rope_theta.has_value()) {
       return absl::OkStatus();
     }
     return Invalid(key, *value, ", but model_type ", model_.model_type, " has ", kind().theta,

@@ -452,8 +452,10 @@ TEST(ConfigJsonTest, KeysThatOnlyOtherClassesReadAreRefused) {
                 "rope_theta: is nothing that model_type gpt_neox_japanese reads");
   ExpectRefused(Config(R"({"model_type": "gpt_neox", "partial_rotary_factor": 0.5})"),
                 "partial_rotary_factor: is nothing that model_type gpt_neox reads");
-  ExpectRefused(Config(R"({"model_type": "apertus", "rope_theta": 5e5})"),
-                "but model_type apertus has");
+  for (const std::string more : {"", R"(, "rope_scaling": {})"}) {
+    ExpectRefused(Config(R"({"model_type": "apertus", "rope_theta": 5e5)" + more + "}"),
+                  "but model_type apertus has");
+  }
   ExpectRefused(Config(R"({"model_type": "gpt_oss", "rope_parameters": {"rope_type": "default",
                            "rope_theta": 1e4, "partial_rotary_factor": 0.5}})"),
                 "rotates whole heads");
