@@ -23,7 +23,8 @@ std::string BoundedStatusMessage(absl::string_view message);
 // The same code; the message is bounded.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-// The same code and message. A code that gRPC does not define becomes UNKNOWN.
+// The same code and message. A code that gRPC does not define becomes UNKNOWN. Where gRPC itself
+// has refused a call or a connection, the message says what to do, if that is known.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
 // The status of a batch item. `code` is a google.rpc.Code; undefined codes become UNKNOWN.

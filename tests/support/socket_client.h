@@ -53,6 +53,15 @@ inline bool WaitForClose(int fd) {
   }
 }
 
+// A socket for ConnectTo whose system takes few bytes that are not read: far fewer than the other
+// side queues.
+inline FileDescriptor SocketThatHoldsLittle() {
+  FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int bytes = 4096;
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+  return fd;
+}
+
 // Writes zeros to a non-blocking socket until it takes no more. Returns how many it took.
 inline int64_t WriteUntilFull(int fd) {
   static const char zeros[65536] = {};

@@ -24,7 +24,7 @@ class DeliveryTest : public ::testing::Test {
   void SetUp() override {
     auto listening = Listen(std::vector<std::string>{"127.0.0.1:0"}, SocketAccess());
     ASSERT_TRUE(listening.ok()) << listening.status();
-    client_ = ConnectTo(listening->front().address());
+    client_ = ConnectTo(listening->front().address(), SocketThatHoldsLittle());
     ASSERT_TRUE(client_.valid());
     pollfd waits = {listening->front().fd(), POLLIN, 0};
     ASSERT_EQ(poll(&waits, 1, 30000), 1);

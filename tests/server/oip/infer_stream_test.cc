@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 
 #include "inference/grpc_service.grpc.pb.h"
 #include "tests/server/oip/requests.h"
+#include "tests/support/borrowed_backend.h"
+#include "tests/support/fake_backend.h"
 #include "tests/support/running_server.h"
 
 namespace phasor::oip {
@@ -84,21 +87,42 @@ TEST_F(InferStreamTest, AnOpenStreamDoesNotHoldUpTheShutdown) {
   EXPECT_EQ(context_.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 1u);
 }
 
-TEST(IdleInferStreamTest, AStreamThatSendsNothingEnds) {
-  ServerOptions options = testing::TestOptions();
-  options.stream_idle_timeout = absl::Milliseconds(100);
-  const auto server = testing::StartServer(options);
-  const auto stub =
-      inference::GRPCInferenceService::NewStub(testing::NewChannel(server->listeners()[0]));
+class IdleInferStreamTest : public ::testing::Test {
+ protected:
+  IdleInferStreamTest() {
+    ServerOptions options = testing::TestOptions();
+    options.stream_idle_timeout = absl::Seconds(1);
+    server_ = testing::StartServer(options, std::make_unique<testing::BorrowedBackend>(&backend_));
+    stub_ = inference::GRPCInferenceService::NewStub(testing::NewChannel(server_->listeners()[0]));
+  }
+  // Opens a stream, sends nothing, and waits for its end.
+  void WaitForAnIdleStream() {
+    testing::TestContext context;
+    const grpc::Status status = stub_->ModelStreamInfer(&context)->Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+    EXPECT_EQ(status.error_message().find("stream: nothing received for 1s"), 0u);
+  }
+
+  FakeBackend backend_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
+};
+
+TEST_F(IdleInferStreamTest, AStreamThatSendsNothingEnds) { WaitForAnIdleStream(); }
+
+TEST_F(IdleInferStreamTest, AStreamThatIsOwedAnAnswerIsNotIdle) {
+  backend_.Hold();
   testing::TestContext context;
-  const auto stream = stub->ModelStreamInfer(&context);
+  const auto stream = stub_->ModelStreamInfer(&context);
   ASSERT_TRUE(stream->Write(EncodeAt({1})));
+  backend_.WaitForRuns(1);
+  WaitForAnIdleStream();  // the time-out has passed
+  backend_.Release();
   inference::ModelStreamInferResponse response;
   ASSERT_TRUE(stream->Read(&response));
-  EXPECT_FALSE(stream->Read(&response));
-  const grpc::Status status = stream->Finish();
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_EQ(status.error_message().find("stream: nothing received for 100ms"), 0u);
+  EXPECT_EQ(response.error_message(), "");
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
 }
 
 TEST_F(InferStreamTest, ACallerThatGoesAwayLeavesNothingBehind) {
