@@ -238,7 +238,7 @@ class HeadReader {
     for (const char* key : {"partial_rotary_factor", "rotary_pct"}) {
       std::optional<double> value;
       if (own) break;
-      // transformers takes null for whole heads, and others for an absent key.
+      // To transformers null means whole heads. To others it means an absent key.
       if (Share() > 0 && Share() < 1 && Among(kind_.partial_keys, key) &&
           in_.json().contains(key) && in_.json().at(key).is_null()) {
         return Invalid(key, "null; must be a number or absent");

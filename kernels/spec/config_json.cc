@@ -140,8 +140,9 @@ class ConfigReader {
     return absl::OkStatus();
   }
 
-  // What transformers reads otherwise than it looks. It takes an empty dictionary for one, so that
-  // the class's own does not apply. Under the older name it looks for one dictionary only.
+  // Refuses dictionaries that mean something else to transformers. An empty rope_parameters
+  // replaces that of the class. rope_scaling is one dictionary, so those of each kind in it are
+  // ignored.
   absl::Status CheckDictionary(const Json* now, bool nested_under_old_name) const {
     const ConfigKind& one = kind();
     const bool replaces =
