@@ -20,6 +20,7 @@
 #include "bench/harness.h"
 #include "bench/kernels/jobs.h"
 #include "kernels/backends.h"
+#include "kernels/request/key_layouts.h"
 #include "kernels/request/move_keys.h"
 
 namespace phasor::bench {
@@ -208,6 +209,8 @@ void BenchRopes(Bench& bench) {
   }
   const std::vector<int64_t> image = PositionsOf(bench.Shortened(4608), 3);
   BenchRopeInPlace(bench, {"flux", kBFloat16, 24, 24, 128, image, 3});
+  const std::vector<int64_t> video = PositionsOf(bench.Shortened(8192), 3);
+  BenchRopeInPlace(bench, {"qwen2-vl", kBFloat16, 28, 4, 128, video, 3});
 }
 
 // Encode ---------------------------------------------------------------------------------------
@@ -263,12 +266,18 @@ void BenchEncodes(Bench& bench) {
 
 // All keys of Llama-3.1-8B for some tokens, in pages of 16 slots in random order, in place in one
 // call, compared with a copy within the device that reads and writes as many bytes.
-void BenchMove(Bench& bench, KeyCode code, int64_t tokens) {
+void BenchMove(Bench& bench, KeyCode code, int64_t tokens, const std::string& name) {
   constexpr int64_t kLayers = 32, kPageSize = 16;
   Device& device = bench.device;
-  KeyLayout layout{.code = code, .page_size = kPageSize, .heads = 8, .head_dim = 128};
-  layout.pages = tokens / kPageSize;
-  const int64_t layer_bytes = tokens * 8 * 128 / UnitLanes(code) * UnitBytes(code);
+  const KeyLayout layout{.name = name,
+                         .code = code,
+                         .pages = tokens / kPageSize,
+                         .page_size = kPageSize,
+                         .heads = 8,
+                         .head_dim = 128};
+  const auto resolved = ResolveKeyLayout(layout, "layout");
+  if (!resolved.ok()) Die(resolved.status().ToString());
+  const int64_t layer_bytes = resolved->layer_bytes;
   MoveRequest request;
   request.mode = MoveMode::kMove;
   request.pools = {kLayers * layer_bytes};
@@ -313,7 +322,8 @@ void BenchMove(Bench& bench, KeyCode code, int64_t tokens) {
   programs.push_back(device.Prepare(copies, Queueing::kTogether));
   const std::vector<double> seconds = MedianOf(programs, bench.rounds());
   Row row{.name = "move_keys",
-          .shape = absl::StrCat("T=", tokens, " 32 layers of 8k x 128, ", steps.size(), " launch"),
+          .shape = absl::StrCat("T=", tokens, " 32 layers of 8k x 128, ", name, ", ", steps.size(),
+                                " launch"),
           .dtype = std::string(Name(code)),
           .threads = 0,
           .cache = CacheName(bench, Cache::kWarm, keys.size()),
@@ -326,7 +336,12 @@ void BenchMove(Bench& bench, KeyCode code, int64_t tokens) {
 
 void BenchMoves(Bench& bench) {
   for (const KeyCode code : {KeyCode::kBFloat16, KeyCode::kFloat8E4M3, KeyCode::kQ8_0}) {
-    for (const int64_t tokens : {64, 1024, 8192}) BenchMove(bench, code, bench.Shortened(tokens));
+    for (const int64_t tokens : {64, 1024, 8192}) {
+      BenchMove(bench, code, bench.Shortened(tokens), "nhd");
+    }
+  }
+  for (const KeyCode code : {KeyCode::kInt8, KeyCode::kFloat8E4M3}) {  // a scale for each row
+    BenchMove(bench, code, bench.Shortened(8192), "vllm-per-token-head");
   }
 }
 
