@@ -39,9 +39,24 @@ struct WideRows {
   int64_t first = 0;  // bytes from a row's begin to the first vector of unit 0
   int64_t second = 0;
   int64_t pairs = 0;  // a multiple of the elements in kVectorBytes
-  // [pairs]: the fractions of the frequencies, if positions are whole numbers; empty otherwise.
+  // The fractions of the frequencies, if positions are whole numbers; empty otherwise. Those that
+  // neighbouring threads load at once are neighbours (FractionAt).
   InArena<uint64_t> fraction;
 };
+
+// Pair i of a unit of `vector` pairs. Side by side, each half of a row has pairs of its own.
+PHASOR_HD int64_t PairOf(const WideRows& wide, int vector, int64_t unit, int i) {
+  if (wide.order == WideRows::Order::kInRuns) return unit * vector + i;
+  return unit * vector / 2 + (i < vector / 2 ? i : wide.pairs / 2 + i - vector / 2);
+}
+
+// A thread loads the fractions of so many of a unit's pairs at once.
+PHASOR_HD constexpr int FractionsAtOnce(int vector) { return vector > 2 ? 2 : 1; }
+
+// Where the fraction of pair i of a unit is, for the first pair of a load.
+PHASOR_HD int64_t FractionAt(int vector, int64_t units, int64_t unit, int i) {
+  return i * units + unit * FractionsAtOnce(vector);
+}
 
 // How blocks cover wide rows: `lanes` rows side by side, each by as many threads as it has units.
 // Long rows are cut into parts.
@@ -112,7 +127,7 @@ struct EncodeBody {
     const int64_t end = grid.rows - first < grid.block_rows ? grid.rows : first + grid.block_rows;
     if (lane >= grid.lanes || unit >= grid.units || first + lane >= end) return;
     const WideWork work{static_cast<int32_t>(first) + lane, static_cast<int32_t>(end), grid.lanes,
-                        unit * int64_t{kPairs}};
+                        unit};
     if constexpr (kPlain) {
       if (!item.wide.fraction.empty()) return RunWhole(item, arena, work);
     }
@@ -120,20 +135,18 @@ struct EncodeBody {
     RunRows(item, arena, work);
   }
 
-  // What a thread computes: the pairs of columns [column, column + kPairs) and of those half a row
-  // later, of rows first, first + step, ... before end.
+  // What a thread computes: a unit of rows first, first + step, ... before end.
   struct WideWork {
     int32_t first;
     int32_t end;
     int32_t step;
-    int64_t column;
+    int32_t unit;
   };
 
-  // Pair i of a thread. Side by side, each half of a row has pairs of its own.
-  static PHASOR_HD int64_t PairOf(const WideRows& wide, WideRows::Order order, int64_t column,
-                                  int i) {
-    if (order == WideRows::Order::kInRuns) return column + i;
-    return column / 2 + (i < kPairs / 2 ? i : wide.pairs / 2 + i - kPairs / 2);
+  // Where a thread writes the first vector of a row.
+  static PHASOR_HD std::byte* OutOf(const EncodeItem& item, const WideWork& work, int64_t row) {
+    return item.out + row * item.out_row_bytes + int64_t{work.unit} * kVectorBytes +
+           item.wide.first;
   }
 
   static PHASOR_HD void RunRows(const EncodeItem& item, const std::byte* arena,
@@ -144,11 +157,10 @@ struct EncodeBody {
       SinCos<T> v[kPairs];
       PHASOR_UNROLL
       for (int i = 0; i < kPairs; ++i) {
-        const int64_t pair = PairOf(wide, wide.order, work.column, i);
-        v[i] = Components(item, arena, row, position, pair);
+        v[i] = Components(item, arena, row, position, PairOf(wide, kPairs, work.unit, i));
       }
-      std::byte* const out = item.out + row * item.out_row_bytes + work.column * kBytes;
-      StoreWide(wide.order, v, out + wide.first, out + wide.second);
+      std::byte* const out = OutOf(item, work, row);
+      StoreWide(wide.order, v, out, out + (wide.second - wide.first));
     }
   }
 
@@ -175,15 +187,16 @@ struct EncodeBody {
   static constexpr uint64_t kAdded = std::is_same_v<T, float> ? kSinCosOffset : 0;
 
   // `growth` is that of the position.
-  static PHASOR_HD void Start(const WideRows& wide, const std::byte* arena, WideRows::Order order,
-                              int64_t column, uint64_t position, uint64_t growth, Phases& phases) {
-    constexpr int kTogether = kPairs > 2 ? 2 : 1;  // neighbours in any order: a load
+  static PHASOR_HD void Start(const EncodeItem& item, const std::byte* arena, int32_t unit,
+                              uint64_t position, uint64_t growth, Phases& phases) {
+    constexpr int kAtOnce = FractionsAtOnce(kPairs);
+    const uint64_t* const fractions = item.wide.fraction.In(arena);
     PHASOR_UNROLL
-    for (int i = 0; i < kPairs; i += kTogether) {
-      const uint64_t* const at = wide.fraction.In(arena) + PairOf(wide, order, column, i);
-      const auto words = LoadAligned<Words<8 * kTogether>>(reinterpret_cast<const std::byte*>(at));
+    for (int i = 0; i < kPairs; i += kAtOnce) {
+      const uint64_t* const at = fractions + FractionAt(kPairs, item.wide_grid.units, unit, i);
+      const auto words = LoadAligned<Words<8 * kAtOnce>>(reinterpret_cast<const std::byte*>(at));
       PHASOR_UNROLL
-      for (int j = 0; j < kTogether; ++j) {
+      for (int j = 0; j < kAtOnce; ++j) {
         const uint64_t fraction = words.word[2 * j] | uint64_t{words.word[2 * j + 1]} << 32;
         phases.at[i + j] = position * fraction + kAdded;
         phases.growth[i + j] = growth * fraction;
@@ -195,18 +208,16 @@ struct EncodeBody {
   // the bits are those of RunRows.
   static PHASOR_HD void RunInOrder(const EncodeItem& item, const std::byte* arena,
                                    const WideWork& work, WideRows::Order order) {
-    const WideRows& wide = item.wide;
     const ItemPositions& positions = item.positions;
     const bool range = positions.kind == PositionKind::kRange;
     const auto step = static_cast<uint64_t>(positions.range.step.whole);
     Phases phases;
-    Start(wide, arena, order, work.column,
-          static_cast<uint64_t>(WholeAt(positions, arena, work.first)),
+    Start(item, arena, work.unit, static_cast<uint64_t>(WholeAt(positions, arena, work.first)),
           range ? step * static_cast<uint64_t>(work.step) : 1, phases);
     const T amplitude = static_cast<T>(item.amplitude), bias = static_cast<T>(item.cos_bias);
     const bool changed = amplitude != 1 || bias != 0;
-    std::byte* out = item.out + work.first * item.out_row_bytes + work.column * kBytes + wide.first;
-    const int64_t apart = wide.second - wide.first;
+    std::byte* out = OutOf(item, work, work.first);
+    const int64_t apart = item.wide.second - item.wide.first;
     for (int32_t row = work.first;;) {
       SinCos<T> v[kPairs];
       PHASOR_UNROLL
@@ -215,7 +226,7 @@ struct EncodeBody {
         PHASOR_UNROLL
         for (int i = 0; i < kPairs; ++i) v[i] = Changed(v[i], amplitude, bias);
       }
-      if (row == work.first) WaitForEarlierKernels();
+      WaitForEarlierKernels();  // after the first row this is shorter than a choice
       StoreWide(order, v, out, out + apart);
       out += item.out_lanes_bytes;
       if (work.end - row <= work.step) return;

@@ -45,9 +45,30 @@ void PutRagged(const PositionSource& source, Slice slice, ItemPositions& positio
   positions.starts = arena.Put(SpanOf(starts));
 }
 
+// Whether all positions are whole numbers.
+bool AreWhole(const PositionSource& source) {
+  switch (source.kind) {
+    case PositionSource::Kind::kTensor:
+      return source.dtype == Dtype::kInt32 || source.dtype == Dtype::kInt64;
+    case PositionSource::Kind::kRagged:
+      return true;
+    case PositionSource::Kind::kGrid:
+      return std::all_of(source.grid.begin(), source.grid.begin() + source.axes, [](const auto& a) {
+        return a.start.fraction == 0 && a.step.fraction == 0;
+      });
+  }
+  return false;
+}
+
+// Whether WholePosition gives the positions.
+bool AreSimple(const PositionSource& source) {
+  return source.axes == 1 && source.kind != PositionSource::Kind::kRagged && AreWhole(source);
+}
+
 // The positions of `slice` in the source; rows after it start again at its beginning.
 ItemPositions MakePositions(const PositionSource& source, Slice slice, Arena& arena) {
   ItemPositions positions;
+  positions.simple = AreSimple(source);
   positions.axes = source.axes;
   positions.period = MakeSmallDivisor(static_cast<int32_t>(slice.count));
   positions.first = slice.first;
@@ -81,16 +102,6 @@ ItemPositions MakePositions(const PositionSource& source, Slice slice, Arena& ar
   return positions;
 }
 
-// Whether WholePosition gives the positions.
-bool AreWhole(const PositionSource& source) {
-  if (source.axes != 1) return false;
-  if (source.kind == PositionSource::Kind::kTensor) {
-    return source.dtype == Dtype::kInt32 || source.dtype == Dtype::kInt64;
-  }
-  return source.kind == PositionSource::Kind::kGrid && source.grid[0].start.fraction == 0 &&
-         source.grid[0].step.fraction == 0;
-}
-
 // The positions of a slice of tokens. Batch entries may share them.
 ItemPositions MakeTokenPositions(const RotaryJob& job, const PositionSource& source, Slice slice,
                                  Arena& arena) {
@@ -101,10 +112,13 @@ ItemPositions MakeTokenPositions(const RotaryJob& job, const PositionSource& sou
 
 // Plans ----------------------------------------------------------------------------------------
 
-bool IsPlain(const Plan& plan) {
-  return plan.spec.axes == 1 && static_cast<int64_t>(plan.frequency.size()) == plan.pairs &&
-         plan.table.offset.empty() && !plan.xpos.has_value();
+// Whether the phase of a pair is one product.
+bool HasPlainPhases(const Plan& plan) {
+  return static_cast<int64_t>(plan.frequency.size()) == plan.pairs && plan.table.offset.empty() &&
+         !plan.xpos.has_value();
 }
+
+bool IsPlain(const Plan& plan) { return plan.spec.axes == 1 && HasPlainPhases(plan); }
 
 // What kernels support -------------------------------------------------------------------------
 
@@ -162,11 +176,18 @@ BiasKind KindOf(BiasFamily family) {
 
 // Encode ---------------------------------------------------------------------------------------
 
-InArena<uint64_t> PutFractions(const Plan& plan, Arena& arena) {
-  std::vector<uint64_t> fraction;
-  fraction.reserve(plan.frequency.size());
-  for (const Frequency& frequency : plan.frequency) fraction.push_back(frequency.fraction);
-  return arena.Put(SpanOf(fraction));
+// Of rows whose units have `vector` pairs.
+InArena<uint64_t> PutFractions(const Plan& plan, const WideRows& wide, int vector, Arena& arena) {
+  const int64_t units = wide.pairs / vector;
+  const int at_once = FractionsAtOnce(vector);
+  std::vector<uint64_t> fractions(plan.frequency.size());
+  for (int64_t unit = 0; unit < units; ++unit) {
+    for (int i = 0; i < vector; ++i) {
+      const int64_t at = FractionAt(vector, units, unit, i - i % at_once) + i % at_once;
+      fractions[at] = plan.frequency[PairOf(wide, vector, unit, i)].fraction;
+    }
+  }
+  return arena.Put(SpanOf(fractions));
 }
 
 ItemGrid GridOf(int64_t rows, int64_t units, ItemMaker maker) {
@@ -201,9 +222,10 @@ bool CanGoWide(const RotaryJob& job, Dtype dtype, const HeadLanes& lanes,
 }
 
 // Whether a wide kernel can take plain angles.
-bool HasPlainAngles(const RotaryJob& job) {
+bool HasPlainAngles(const RotaryJob& job, bool float8) {
   const Plan& plan = *job.plan;
-  return AreWhole(*job.positions) && IsPlain(plan) && plan.heads == 1 && !job.is_delta() &&
+  const bool whole = float8 ? AreSimple(*job.positions) : AreWhole(*job.positions);
+  return whole && HasPlainPhases(plan) && plan.heads == 1 && !job.is_delta() &&
          plan.pairs <= int64_t{kAngleUnits};
 }
 
@@ -372,8 +394,9 @@ EncodeItem MakeEncodeItem(const EncodeJob& job, const RowProgram& program, Slice
     item.wide_grid =
         MakeWideGrid(item.wide.pairs, slice.count, SizeOf(job.dtype), maker.processors);
     item.grid.blocks = BlocksOf(item.wide_grid);
-    if (IsPlain(*job.plan) && AreWhole(*job.positions)) {
-      item.wide.fraction = PutFractions(*job.plan, arena);
+    if (IsPlain(*job.plan) && AreSimple(*job.positions)) {
+      const auto vector = static_cast<int>(kVectorBytes / SizeOf(job.dtype));
+      item.wide.fraction = PutFractions(*job.plan, item.wide, vector, arena);
     }
   } else {
     item.grid = GridOf(slice.count, program.units(), maker);
@@ -452,7 +475,8 @@ BiasItem MakeBiasItem(const BiasJob& job, Slice slice, const RowBuffers& buffers
 KernelId RotaryKernel(const RotaryJob& job, Slice slice, Dtype dtype, const HeadLanes& lanes,
                       absl::Span<const RotaryView> views, int64_t tokens) {
   const bool wide = CanGoWide(job, dtype, lanes, views);
-  const bool plain = wide && HasPlainAngles(job) && HasPlainStrides(slice, views, tokens) &&
+  const bool plain = wide && HasPlainAngles(job, IsFloat8(views)) &&
+                     HasPlainStrides(slice, views, tokens) &&
                      slice.count * MostUnits(job, dtype, views) < kMostRows;
   return {Op::kRotary, dtype, wide, plain, IsFloat8(views)};
 }

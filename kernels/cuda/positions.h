@@ -29,6 +29,7 @@ enum class PositionKind : uint8_t { kRange, kGrid, kRagged, kTensor };
 // The positions of the rows of an item: row r has position r % period of them.
 struct ItemPositions {
   PositionKind kind = PositionKind::kRange;
+  bool simple = false;          // WholePosition gives them
   Dtype dtype = Dtype::kInt64;  // kTensor
   int32_t axes = 1;
   SmallDivisor period;
@@ -68,31 +69,54 @@ PHASOR_HD Position RaggedPosition(const ItemPositions& p, const std::byte* arena
   return {static_cast<int64_t>(start + static_cast<uint64_t>(i)), 0};
 }
 
+// The index of position i of a grid along an axis.
+PHASOR_HD int64_t GridIndex(const ItemPositions& p, const std::byte* arena, int64_t i, int axis) {
+  const AxisSteps* const grid = p.grid.In(arena);
+  PHASOR_ROLLED
+  for (int a = p.axes - 1; a > axis; --a) i = Quotient(i, grid[a].count);
+  return i - Quotient(i, grid[axis].count) * grid[axis].count.value;
+}
+
 PHASOR_HD Position GridPosition(const ItemPositions& p, const std::byte* arena, int64_t i,
                                 int axis) {
-  const AxisSteps* const grid = p.grid.In(arena);
-  for (int a = p.axes - 1; a > axis; --a) i = Quotient(i, grid[a].count);
-  const AxisSteps& steps = grid[axis];
-  return PositionAlong(steps.start, steps.step, i - Quotient(i, steps.count) * steps.count.value);
+  const int64_t index = GridIndex(p, arena, i, axis);
+  const AxisSteps& steps = p.grid.In(arena)[axis];
+  return PositionAlong(steps.start, steps.step, index);
+}
+
+PHASOR_HD int64_t WholeAlong(const AxisSteps& steps, int64_t i) {
+  return static_cast<int64_t>(static_cast<uint64_t>(steps.start.whole) +
+                              static_cast<uint64_t>(steps.step.whole) * static_cast<uint64_t>(i));
+}
+
+// Number i of a tensor of integers.
+PHASOR_HD int64_t WholeInTensor(const ItemPositions& p, const std::byte* arena, int64_t i) {
+  const std::byte* const data = p.data.In(arena);
+  if (p.dtype == Dtype::kInt32) return LoadAligned<int32_t>(data + i * 4);
+  return LoadAligned<int64_t>(data + i * 8);
 }
 
 // Position i of a period, if they are a range of whole numbers or a tensor of integers with one
 // axis: a few instructions for the kernels that are used most.
 PHASOR_HD int64_t WholeAt(const ItemPositions& p, const std::byte* arena, int64_t i) {
-  if (p.kind == PositionKind::kRange) {
-    return static_cast<int64_t>(static_cast<uint64_t>(p.range.start.whole) +
-                                static_cast<uint64_t>(p.range.step.whole) *
-                                    static_cast<uint64_t>(p.first + i));
-  }
-  const std::byte* const data = p.data.In(arena);
-  if (p.dtype == Dtype::kInt32) return LoadAligned<int32_t>(data + i * 4);
-  return LoadAligned<int64_t>(data + i * 8);
+  if (p.kind == PositionKind::kRange) return WholeAlong(p.range, p.first + i);
+  return WholeInTensor(p, arena, i);
 }
 
 // The same of a row.
 PHASOR_HD int64_t WholePosition(const ItemPositions& p, const std::byte* arena, int64_t row) {
   const auto r = static_cast<int32_t>(row);
   return WholeAt(p, arena, r - Quotient(r, p.period) * p.period.value);
+}
+
+// The position of a row on an axis, if all positions are whole numbers.
+PHASOR_HD int64_t WholeOnAxis(const ItemPositions& p, const std::byte* arena, int64_t row,
+                              int axis) {
+  const auto r = static_cast<int32_t>(row);
+  const int64_t i = r - Quotient(r, p.period) * p.period.value;
+  if (p.kind == PositionKind::kTensor) return WholeInTensor(p, arena, i * p.axes + axis);
+  if (p.kind == PositionKind::kRagged) return RaggedPosition(p, arena, p.first + i).whole;
+  return WholeAlong(p.grid.In(arena)[axis], GridIndex(p, arena, p.first + i, axis));
 }
 
 // The position of a row on an axis.

@@ -126,8 +126,9 @@ inline constexpr int kAngleUnits = kThreads;
 
 // kWide: a unit is twice kVectorBytes of lanes, else two lanes. kFloat8: all views write FLOAT8,
 // else Elements. kPlain, for the most frequent rotations: the phase of a pair is one product, of
-// its frequency and a position that is a whole number on one axis; rows are of one batch entry;
-// strides are below 2^32, and units fewer than 2^31.
+// its frequency and its position on one axis, which is a whole number; rows are of one batch entry;
+// strides are below 2^32, and units fewer than 2^31. With kFloat8 positions are simple, too, because
+// four blocks have no registers for the others on sm_120.
 //
 // Other items than RotaryItem may rotate: their bodies derive from this one, find their own units,
 // and say of which head a unit is (HeadOf).
@@ -223,10 +224,26 @@ struct RotaryBody {
   }
 
  protected:
-  // A thread has one pair of every few rows, and keeps its frequency.
   template <typename Item>
   static PHASOR_HD void PlainAngles(const Item& item, const std::byte* arena,
                                     const BlockUnits& units, int thread, Shared& shared) {
+    const ItemPositions& positions = item.positions;
+    if (kFloat8 || positions.simple) {
+      return PlainAngles(item, arena, units, thread, shared, [&](int64_t row, int32_t) {
+        return WholePosition(positions, arena, row);
+      });
+    }
+    PlainAngles(item, arena, units, thread, shared, [&](int64_t row, int32_t pair) {
+      const int axis = item.turns.axis.empty() ? 0 : item.turns.axis.In(arena)[pair];
+      return WholeOnAxis(positions, arena, row, axis);
+    });
+  }
+
+  // A thread has one pair of every few rows, and keeps its frequency.
+  template <typename Item, typename PositionAt>
+  static PHASOR_HD void PlainAngles(const Item& item, const std::byte* arena,
+                                    const BlockUnits& units, int thread, Shared& shared,
+                                    const PositionAt& position_at) {
     const int32_t first = Quotient(thread, item.pairs);
     if (first >= item.angle_rows) return;
     const int32_t pair = thread - first * item.pairs.value, rows = RowsOf(item, units);
@@ -234,7 +251,7 @@ struct RotaryBody {
     const uint64_t turn = item.inverse ? -fraction : fraction;
     int place = PlaceOf(first * item.pair_units.value + pair / kPairs, pair % kPairs);
     for (int32_t r = first; r < rows; r += item.angle_rows) {
-      const int64_t position = WholePosition(item.positions, arena, units.row + r);
+      const int64_t position = position_at(units.row + r, pair);
       const SinCos<T> v =
           ScaledTrig<Element>(static_cast<uint64_t>(position) * turn, item.amplitude);
       shared.sin[place] = v.sin;

@@ -61,6 +61,31 @@ TEST(ItemsTest, RandomJobsHaveTheReferencesBytes) {
   EXPECT_GE(supported, 500);
 }
 
+// So the comparisons with random jobs, here and on a device, are of the kernels used most, too.
+TEST(ItemsTest, RandomJobsTakeTheKernelsThatAreUsedMost) {
+  int rotations = 0, on_axes = 0, encodings = 0;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    const RandomJob random(seed);
+    if (!Supports(random.job()) || RowsOf(random.job()) == 0) continue;
+    Arena arena;
+    LaunchList list;
+    testing::AddWhereTheyLie(random.job(), int64_t{1} << 40, list, arena);
+    for (const Launch& launch : list.Finish(arena, nullptr)) {
+      if (launch.kernel.op != Op::kRotary || !launch.kernel.plain) continue;
+      ++rotations;
+      if (std::get<RotaryJob>(random.job()).plan->spec.axes > 1) ++on_axes;
+    }
+    if (const auto* job = std::get_if<EncodeJob>(&random.job())) {
+      const auto item = MakeEncodeItem(*job, CompileRow(LayoutOf(*job)), {0, RowsOf(*job)},
+                                       {job->out, job->out_row_bytes, job->add_to}, {arena, 1});
+      if (!item.wide.fraction.empty()) ++encodings;
+    }
+  }
+  EXPECT_GE(rotations, 50);
+  EXPECT_GE(on_axes, 20);
+  EXPECT_GE(encodings, 5);
+}
+
 TEST(ItemsTest, BatchesOfDifferentJobsAreOneLaunchPerKernel) {
   std::vector<std::unique_ptr<RandomJob>> randoms;
   std::vector<Job> jobs;
@@ -206,6 +231,24 @@ TEST_F(RotaryItemTest, PlainKernelsNumberTheirUnitsIn31Bits) {
   EXPECT_TRUE(Kernel().plain);
   EXPECT_TRUE(Kernel(int64_t{1} << 25).plain) << "40 units to a row";
   EXPECT_FALSE(Kernel(int64_t{1} << 26).plain);
+}
+
+// Three axes, as in images and videos, and packed sequences are as frequent as one range.
+TEST_F(RotaryItemTest, PlainKernelsTakeWholePositionsOnAnyAxes) {
+  const auto is_plain = [&](const Positions& positions, int axes) {
+    plan_->spec.axes = axes;
+    const PositionSource source = *MakePositionSource(positions, axes, "positions");
+    job_.positions = &source;
+    return Kernel().plain;
+  };
+  const auto grid = [](const AxisRange& last) {
+    return PositionGrid{{AxisRange{IntegerRange{0, 1, 1}}, last}};
+  };
+  EXPECT_TRUE(is_plain(RaggedPositions{.lengths = {1, 2}, .offsets = {7, 0}}, 1));
+  EXPECT_TRUE(is_plain(grid({IntegerRange{0, 2, 3}}), 2));
+  EXPECT_FALSE(is_plain(grid({RealRange{0, 0.5, 3}}), 2));
+  EXPECT_TRUE(is_plain(PositionTensor{Dtype::kInt64, {3, 3}}, 3));
+  EXPECT_FALSE(is_plain(PositionTensor{Dtype::kFloat64, {3, 3}}, 3));
 }
 
 // Encodes on the host's grid and compares. Returns whether the item used wide rows.

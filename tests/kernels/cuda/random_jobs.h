@@ -118,7 +118,7 @@ class RandomPositions {
 class RandomJob {
  public:
   explicit RandomJob(uint64_t seed, bool misaligned = false)
-      : choose_(seed), misaligned_(misaligned) {
+      : choose_(seed), misaligned_(misaligned), frequent_(choose_.Between(0, 2) == 0) {
     switch (choose_.Between(0, 4)) {
       case 0:
         MakeEncode();
@@ -163,8 +163,9 @@ class RandomJob {
  private:
   // Makes memory for the job, which Reset restores.
   std::byte* New(Dtype dtype, int64_t count, bool special) {
-    const int64_t misalign =
-        misaligned_ ? choose_.Between(0, 3) : choose_.Between(0, 1) * SizeOf(dtype);
+    const int64_t misalign = frequent_     ? 0
+                             : misaligned_ ? choose_.Between(0, 3)
+                                           : choose_.Between(0, 1) * SizeOf(dtype);
     memory_.push_back(std::make_unique<Tensor>(dtype, count, misalign));
     memory_.back()->Fill(choose_.Seed(), special);
     before_.push_back(*memory_.back());
@@ -180,16 +181,27 @@ class RandomJob {
   template <typename J>
   void MakeRows(J& job, int64_t rows, int64_t width) {
     job.dtype = choose_.Of(kAllComputeDtypes);
-    const int64_t row = width + choose_.Between(0, 2);  // rows may be further apart
+    // Rows may be further apart.
+    const int64_t row = width + (frequent_ ? 8 * choose_.Between(0, 1) : choose_.Between(0, 2));
     job.out = New(job.dtype, rows * row, false);
     job.out_row_bytes = row * SizeOf(job.dtype);
-    const int64_t add = choose_.Between(0, 2);
+    const int64_t add = frequent_ ? 0 : choose_.Between(0, 2);
     in_place_ = add == 2;
     if (add > 0) {
       job.add_to = add == 1 ? New(job.dtype, rows * row, true) : job.out;
       job.add_to_row_bytes = job.out_row_bytes;
       job.embedding_scale = 22.627416997969522;
     }
+  }
+
+  // A row of all sines and cosines, in runs or side by side.
+  void MakeSinesAndCosines(int64_t pairs) {
+    layout_.width = layout_.content_end = 2 * pairs;
+    layout_.cos_bias = choose_.Of({0.0, 0.0, -1.0});
+    const bool in_runs = choose_.Coin();
+    int64_t sin = 0, cos = in_runs ? pairs : 1;
+    if (choose_.Coin()) std::swap(sin, cos);
+    layout_.blocks.push_back({0, pairs, sin, cos, in_runs ? 1 : 2, false, false});
   }
 
   void MakeEncode() {
@@ -199,7 +211,9 @@ class RandomJob {
     plans_.push_back(MakeHandPlan(want, choose_.Seed()));
     const Plan& plan = *plans_.back();
     const int64_t rows = choose_.Between(0, 90);
-    if (choose_.Coin()) {
+    if (frequent_) {
+      MakeSinesAndCosines(want.pairs);
+    } else if (choose_.Coin()) {
       layout_ = TableLayout(static_cast<EncodeOutput>(choose_.Between(
                                 1, static_cast<int64_t>(EncodeOutput::kSinRepeated))),
                             PairsOf(plan));
@@ -219,7 +233,7 @@ class RandomJob {
     }
     job.plan = &plan;
     job.layout = &layout_;
-    job.positions = NewPositions(want.axes, 1, rows, false);
+    job.positions = NewPositions(want.axes, 1, rows, frequent_);
     MakeRows(job, rows, layout_.width);
     job_ = job;
   }
@@ -294,12 +308,13 @@ class RandomJob {
 
   HandPlan RandomPlan() {
     HandPlan want;
-    want.pairs = choose_.Of({1, 3, 7, 8, 16, 20, 32, 33, 64, 80});
-    want.heads = choose_.Between(0, 3) == 0 ? 3 : 1;
+    want.pairs = frequent_ ? choose_.Of({8, 16, 32, 64, 80})
+                           : choose_.Of({1, 3, 7, 8, 16, 20, 32, 33, 64, 80});
+    want.heads = !frequent_ && choose_.Between(0, 3) == 0 ? 3 : 1;
     want.axes = choose_.Coin() ? 1 : static_cast<int>(choose_.Between(2, 3));
-    want.dense = choose_.Coin();
-    want.offsets = choose_.Coin();
-    want.xpos = choose_.Between(0, 2) == 0 && want.axes == 1;
+    want.dense = !frequent_ && choose_.Coin();
+    want.offsets = !frequent_ && choose_.Coin();
+    want.xpos = !frequent_ && choose_.Between(0, 2) == 0 && want.axes == 1;
     want.xpos_inverse = choose_.Coin();
     want.amplitude = choose_.Of({1.0, 1.1875, 0.1});
     return want;
@@ -308,7 +323,7 @@ class RandomJob {
   void MakeRotary() {
     RotaryJob job;
     HandPlan want = RandomPlan();
-    const bool whole = choose_.Coin();
+    const bool whole = frequent_ || choose_.Coin();
     want.rotary_begin = whole ? 0 : choose_.Between(0, 9);
     want.tail = whole ? 0 : choose_.Between(0, 9);
     const Pairing pairings[] = {Pairing::kHalfSplit, Pairing::kInterleaved};
@@ -320,9 +335,9 @@ class RandomJob {
     job.batch = choose_.Coin() ? 1 : choose_.Between(2, 4);
     job.tokens = choose_.Between(0, 40);
     const auto source_batch = [&] { return choose_.Coin() ? job.batch : 1; };
-    job.positions = NewPositions(want.axes, source_batch(), job.tokens, false);
+    job.positions = NewPositions(want.axes, source_batch(), job.tokens, frequent_);
     job.inverse = choose_.Coin();
-    if (!job.inverse && choose_.Coin()) {
+    if (!frequent_ && !job.inverse && choose_.Coin()) {
       want.pairing = want.pairing_out = choose_.Of(pairings);
       want.xpos_inverse = choose_.Coin();
       plans_.push_back(MakeHandPlan(want, choose_.Seed()));
@@ -401,6 +416,7 @@ class RandomJob {
 
   Chooser choose_;
   const bool misaligned_;
+  const bool frequent_;  // as most models: aligned, whole positions, no offsets, no xPos
   bool in_place_ = false;
   RowLayout layout_;
   Table table_;
