@@ -232,10 +232,11 @@ struct Token {
 };
 
 // The token that is read some KiB after token t, of this tensor or of the one that is rotated next.
-// Only tokens at offsets of their own gain by being fetched: the processor finds no pattern there.
+// Processors do not find it by themselves: tokens may have offsets of their own, and 16-bit floats
+// are read twice, so that the memory would wait during the second time.
 HWY_INLINE Token TokenAhead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor, int64_t t) {
   constexpr int64_t kAheadBytes = 4 << 10;
-  if (!args.fetch || tensor.x_offsets == nullptr) return {nullptr, 0};
+  if (!args.fetch) return {nullptr, 0};
   const int64_t token_bytes = tensor.heads * HWY_MIN(tensor.x_head_bytes, tensor.x_token_bytes);
   const int64_t ahead = t + HWY_MAX(kAheadBytes / HWY_MAX(token_bytes, 1), 1);
   if (ahead < args.tokens) return {&tensor, ahead};
@@ -265,8 +266,8 @@ HWY_NOINLINE void FetchPages(const RotaryArgs::Tensor& tensor, int64_t t) {
   }
 }
 
-// Fetches the pages of the token after token t, if ForEachRow fetches no later one. The last
-// token's next one is another tile's, or nobody's, which does no harm.
+// Fetches the pages of the token after token t, for tokens that have no offsets. The last token's
+// next one is another tile's, or nobody's, which does no harm.
 HWY_NOINLINE void FetchNextPages(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                                  int64_t t) {
   const bool has_next = tensor.y_offsets == nullptr || t + 1 < args.tokens;
@@ -282,15 +283,14 @@ HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& ten
     const int64_t y_offset =
         tensor.y_offsets == nullptr ? t * tensor.y_token_bytes : tensor.y_offsets[t];
     if (y_offset < 0) return;
+    const Token ahead = heads > 1 ? TokenAhead(args, tensor, t) : Token{nullptr, 0};
     const std::byte* x_ahead = nullptr;
-    if (heads > 1) {
-      const Token ahead = TokenAhead(args, tensor, t);
-      if (ahead.tensor != nullptr) {
-        x_ahead = TokenOf(*ahead.tensor, ahead.index);
-        if (args.stream) FetchPages(*ahead.tensor, ahead.index);
-      }
+    if (ahead.tensor != nullptr) {
+      x_ahead = TokenOf(*ahead.tensor, ahead.index);
+      if (args.stream) FetchPages(*ahead.tensor, ahead.index);
+    } else if (args.stream && heads == tensor.heads) {
+      FetchNextPages(args, tensor, t);
     }
-    if (args.stream && heads == tensor.heads) FetchNextPages(args, tensor, t);
     rotate(HeadRows{TokenOf(tensor, t) + h * tensor.x_head_bytes,
                     tensor.y + y_offset + h * tensor.y_head_bytes, heads, tensor.x_head_bytes,
                     tensor.y_head_bytes, x_ahead},

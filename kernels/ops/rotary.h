@@ -91,7 +91,7 @@ struct RotaryArgs {
   const Tensor* tensors = nullptr;
   int64_t tensor_count = 0;
   bool stream = false;  // hint: nobody reads the outputs soon
-  bool fetch = false;   // hint: no cache has the tokens that x_offsets name
+  bool fetch = false;   // hint: no cache has the tokens
   // Working memory: RotaryScratchBytes() bytes, aligned to 64 bytes.
   std::byte* scratch = nullptr;
   float* lanes = nullptr;  // for tensors with rows: KeyLanesBytes(head_dim), aligned to 64 bytes
