@@ -237,7 +237,7 @@ class PlaneItems {
     const int32_t pairs = item.pairs.value;
     if (item.lanes.value != 2 * pairs) return false;
     if (item.scaled) {
-      return item.width >= kRunLanes && pairs % kRunLanes == 0 && ScaleWidth() == sizeof(float);
+      return item.width >= kRunLanes / 2 && pairs % kRunLanes == 0 && ScaleWidth() == sizeof(float);
     }
     // Half split, a block has first or second lanes alone.
     const int block_pairs = item.split_in || item.split_out ? 32 : 16;

@@ -74,6 +74,7 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     int32_t part = 0;       // in the head
     int32_t angles = 0;
     // Of rows with one scale.
+    bool halves = false;              // runs are aligned to half of their bytes
     const std::byte* from = nullptr;  // the first run
     const std::byte* from_scale = nullptr;
     int32_t second = 0;  // bytes to the second
@@ -121,6 +122,7 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     state.angles = AnglesOf(item, units, thread, at.row, state.part);
     if constexpr (!kQ8) {
       const KeyUnit key = KeyUnitOf(item, arena, at.row, Quotient(at.unit, item.head_units));
+      state.halves = item.width < kRunLanes;
       state.from = key.plane.x + key.x + FirstOf(item.x_lanes, state.part);
       state.second = item.x_lanes.second;
       state.from_scale = key.plane.x + ScaleOf(item.from, arena, key);
@@ -133,8 +135,8 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     if constexpr (kQ8) {
       FinishCopies();  // also of a thread without a unit: it may have begun some
     } else if (state.index >= 0) {
-      state.x[0] = LoadWords<kRunLanes>(state.from);
-      state.x[1] = LoadWords<kRunLanes>(state.from + state.second);
+      state.x[0] = LoadRun(state.halves, state.from);
+      state.x[1] = LoadRun(state.halves, state.from + state.second);
       state.scale = LoadWords<4>(state.from_scale);
     }
   }
@@ -167,6 +169,18 @@ struct RotateScaledKeysBody : ScaledKeysBase {
   }
 
  private:
+  static PHASOR_HD Words<kRunLanes> LoadRun(bool halves, const std::byte* p) {
+    if (!halves) return LoadWords<kRunLanes>(p);
+    const auto low = LoadWords<8>(p), high = LoadWords<8>(p + 8);
+    return {{low.word[0], low.word[1], high.word[0], high.word[1]}};
+  }
+
+  static PHASOR_HD void StoreRun(bool halves, const Words<kRunLanes>& run, std::byte* p) {
+    if (!halves) return StoreWords(run, p);
+    StoreWords(Words<8>{{run.word[0], run.word[1]}}, p);
+    StoreWords(Words<8>{{run.word[2], run.word[3]}}, p + 8);
+  }
+
   // Calls work(Words{}, head of the block, byte) for every word of the rotating lanes of heads.
   template <typename Work>
   static PHASOR_HD void ForWords(const Item& item, int thread, int32_t heads, const Work& work) {
@@ -294,8 +308,8 @@ struct RotateScaledKeysBody : ScaledKeysBase {
     }
     const float scale = RowScaleOf(largest, kLimit);
     std::byte* const out = state.row + FirstOf(item.y_lanes, state.part);
-    StoreWords(Scaled(state.y[0], scale), out);
-    StoreWords(Scaled(state.y[1], scale), out + item.y_lanes.second);
+    StoreRun(state.halves, Scaled(state.y[0], scale), out);
+    StoreRun(state.halves, Scaled(state.y[1], scale), out + item.y_lanes.second);
     if (state.part == 0) StoreWords(Words<4>{{BitsFromFloat(scale)}}, state.row_scale);
   }
 

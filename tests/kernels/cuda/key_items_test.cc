@@ -273,7 +273,8 @@ TEST_F(LimitsTest, RowsWithScalesThatRotateWhollyMoveThroughRegisters) {
     form.scaled_rows = true;
     EXPECT_TRUE(takes_registers(form, 32)) << Name(code);
     EXPECT_FALSE(takes_registers(form, 16)) << Name(code);
-    EXPECT_FALSE(takes_registers(form, 32, 8)) << Name(code);
+    EXPECT_TRUE(takes_registers(form, 32, 8)) << Name(code);
+    EXPECT_FALSE(takes_registers(form, 32, 4)) << Name(code);
     form.scales.offset = 2;
     EXPECT_FALSE(takes_registers(form, 32)) << Name(code);
     form = Dense(code, 48);
