@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "kernels/cuda/item_positions.h"
 #include "kernels/cuda/job_rows.h"
 #include "kernels/cuda/key_items.h"
 #include "kernels/cuda/wide_rows.h"
@@ -26,88 +27,6 @@ constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
 template <typename T>
 absl::Span<const T> SpanOf(const std::vector<T>& values) {
   return absl::MakeConstSpan(values);
-}
-
-// Positions ------------------------------------------------------------------------------------
-
-void PutRagged(const PositionSource& source, Slice slice, ItemPositions& positions, Arena& arena) {
-  std::vector<int64_t> ends, starts;
-  size_t s = static_cast<size_t>(
-      std::upper_bound(source.ends.begin(), source.ends.end(), slice.first) - source.ends.begin());
-  for (int64_t t = slice.first; t < slice.first + slice.count; ++s) {
-    if (source.ends[s] <= t) continue;  // empty
-    ends.push_back(source.ends[s]);
-    starts.push_back(source.starts[s]);
-    t = source.ends[s];
-  }
-  positions.sequences = static_cast<int64_t>(ends.size());
-  positions.ends = arena.Put(SpanOf(ends));
-  positions.starts = arena.Put(SpanOf(starts));
-}
-
-// Whether all positions are whole numbers.
-bool AreWhole(const PositionSource& source) {
-  switch (source.kind) {
-    case PositionSource::Kind::kTensor:
-      return source.dtype == Dtype::kInt32 || source.dtype == Dtype::kInt64;
-    case PositionSource::Kind::kRagged:
-      return true;
-    case PositionSource::Kind::kGrid:
-      return std::all_of(source.grid.begin(), source.grid.begin() + source.axes, [](const auto& a) {
-        return a.start.fraction == 0 && a.step.fraction == 0;
-      });
-  }
-  return false;
-}
-
-// Whether WholePosition gives the positions.
-bool AreSimple(const PositionSource& source) {
-  return source.axes == 1 && source.kind != PositionSource::Kind::kRagged && AreWhole(source);
-}
-
-// The positions of `slice` in the source; rows after it start again at its beginning.
-ItemPositions MakePositions(const PositionSource& source, Slice slice, Arena& arena) {
-  ItemPositions positions;
-  positions.simple = AreSimple(source);
-  positions.axes = source.axes;
-  positions.period = MakeSmallDivisor(static_cast<int32_t>(slice.count));
-  positions.first = slice.first;
-  switch (source.kind) {
-    case PositionSource::Kind::kGrid: {
-      std::array<AxisSteps, kMaxAxes> grid;
-      for (int a = 0; a < source.axes; ++a) {
-        grid[a] = {source.grid[a].start, source.grid[a].step, MakeDivisor(source.grid[a].count)};
-      }
-      positions.kind = source.axes == 1 ? PositionKind::kRange : PositionKind::kGrid;
-      positions.first += source.first;
-      positions.range = grid[0];
-      if (source.axes > 1) {
-        positions.grid = arena.Put(absl::MakeConstSpan(grid.data(), source.axes));
-      }
-      break;
-    }
-    case PositionSource::Kind::kRagged:
-      positions.kind = PositionKind::kRagged;
-      PutRagged(source, slice, positions, arena);
-      break;
-    case PositionSource::Kind::kTensor: {
-      const int64_t row_bytes = source.axes * SizeOf(source.dtype);
-      positions.kind = PositionKind::kTensor;
-      positions.dtype = source.dtype;
-      positions.data =
-          arena.PutBytes(source.data + slice.first * row_bytes, slice.count * row_bytes);
-      break;
-    }
-  }
-  return positions;
-}
-
-// The positions of a slice of tokens. Batch entries may share them.
-ItemPositions MakeTokenPositions(const RotaryJob& job, const PositionSource& source, Slice slice,
-                                 Arena& arena) {
-  if (job.batch == 1 || source.batch != 1) return MakePositions(source, slice, arena);
-  const int64_t first = slice.first % job.tokens;
-  return MakePositions(source, {first, std::min(slice.count, job.tokens - first)}, arena);
 }
 
 // Plans ----------------------------------------------------------------------------------------
@@ -175,20 +94,6 @@ BiasKind KindOf(BiasFamily family) {
 }
 
 // Encode ---------------------------------------------------------------------------------------
-
-// Of rows whose units have `vector` pairs.
-InArena<uint64_t> PutFractions(const Plan& plan, const WideRows& wide, int vector, Arena& arena) {
-  const int64_t units = wide.pairs / vector;
-  const int at_once = FractionsAtOnce(vector);
-  std::vector<uint64_t> fractions(plan.frequency.size());
-  for (int64_t unit = 0; unit < units; ++unit) {
-    for (int i = 0; i < vector; ++i) {
-      const int64_t at = FractionAt(vector, units, unit, i - i % at_once) + i % at_once;
-      fractions[at] = plan.frequency[PairOf(wide, vector, unit, i)].fraction;
-    }
-  }
-  return arena.Put(SpanOf(fractions));
-}
 
 ItemGrid GridOf(int64_t rows, int64_t units, ItemMaker maker) {
   return MakeItemGrid(
@@ -395,8 +300,7 @@ EncodeItem MakeEncodeItem(const EncodeJob& job, const RowProgram& program, Slice
         MakeWideGrid(item.wide.pairs, slice.count, SizeOf(job.dtype), maker.processors);
     item.grid.blocks = BlocksOf(item.wide_grid);
     if (IsPlain(*job.plan) && AreSimple(*job.positions)) {
-      const auto vector = static_cast<int>(kVectorBytes / SizeOf(job.dtype));
-      item.wide.fraction = PutFractions(*job.plan, item.wide, vector, arena);
+      item.wide.fraction = PutFractions(*job.plan, item.wide, SizeOf(job.dtype), arena);
     }
   } else {
     item.grid = GridOf(slice.count, program.units(), maker);

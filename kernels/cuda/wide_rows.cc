@@ -2,6 +2,9 @@
 #include "kernels/cuda/wide_rows.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "absl/types/span.h"
 
 namespace phasor::cuda {
 namespace {
@@ -46,6 +49,21 @@ WideRows WideRowsOf(const EncodeJob& job, const RowBuffers& buffers) {
   wide.second = run_bytes - wide.first;
   wide.pairs = block.pairs;
   return wide;
+}
+
+InArena<uint64_t> PutFractions(const Plan& plan, const WideRows& wide, int64_t element_bytes,
+                               Arena& arena) {
+  const auto vector = static_cast<int>(kVectorBytes / element_bytes);
+  const int64_t units = wide.pairs / vector;
+  const int at_once = FractionsAtOnce(vector);
+  std::vector<uint64_t> fractions(plan.frequency.size());
+  for (int64_t unit = 0; unit < units; ++unit) {
+    for (int i = 0; i < vector; ++i) {
+      const int64_t at = FractionAt(vector, units, unit, i - i % at_once) + i % at_once;
+      fractions[at] = plan.frequency[PairOf(wide, vector, unit, i)].fraction;
+    }
+  }
+  return arena.Put(absl::MakeConstSpan(fractions));
 }
 
 WideGrid MakeWideGrid(int64_t pairs, int64_t rows, int64_t element_bytes, int processors) {

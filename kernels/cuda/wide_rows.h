@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/arena.h"
 #include "kernels/cuda/encode.h"
 #include "kernels/cuda/items.h"
 
@@ -13,6 +14,10 @@ namespace phasor::cuda {
 
 // `used` is false if columns are zero or added to, or if kVectorBytes cannot be stored at once.
 WideRows WideRowsOf(const EncodeJob& job, const RowBuffers& buffers);
+
+// The fractions of a plan's frequencies, in the order in which threads load them.
+InArena<uint64_t> PutFractions(const Plan& plan, const WideRows& wide, int64_t element_bytes,
+                               Arena& arena);
 
 // Threads of a block compute one unit each, side by side, of rows below one another. All blocks run
 // at once, unless threads had too many rows: then in as few waves as possible, all equally full.

@@ -71,7 +71,7 @@ def of_rows(promise, file, wanted, targeted=True):
 
 
 CHECKS = [
-    of_test("host: every kernel's bytes are the reference's over random jobs of every op, type, layout, misalignment, slicing", r"(asan/)?cuda_(items|chunk|run_on_host|host_rows|row_program|divisor|lanes)_test"),
+    of_test("host: every kernel's bytes are the reference's over random jobs of every op, type, layout, misalignment, slicing", r"(asan/)?cuda_(items|item_positions|chunk|run_on_host|host_rows|row_program|divisor|lanes)_test"),
     of_test("host: the backend on a fake device, every call failing with every kind of error", r"(asan/|tsan/)?cuda_(cuda_backend|slots)_test"),
     of_test("bf16, f16 -> FLOAT8 with scale: the nearest finite value, the same bytes by every backend", r"(asan/)?(convert|rotary_outputs|paged_cache)_test"),
     of_test("keys and values into paged caches by slot mapping, as ml_dtypes and vLLM's reshape_and_cache_flash in numpy", r"e2e_client_paged_test|e2e\.pages"),
