@@ -63,16 +63,14 @@ struct Piece {
 };
 using Pieces = absl::InlinedVector<Piece, 4>;
 
-// What is larger lies in no cache near a core. Hosts with many cores may report a last-level cache
-// of hundreds of MiB, of which a virtual machine has a small part.
-constexpr int64_t kMostInCaches = int64_t{32} << 20;
-
 // What a core may have of the last-level cache. sysconf would add up the caches of a whole AMD
-// socket.
+// socket. Hosts with many cores may report hundreds of MiB, of which a virtual machine has a small
+// part.
 int64_t LastLevelCacheBytes() {
+  constexpr int64_t kMost = int64_t{32} << 20;
   std::ifstream size("/sys/devices/system/cpu/cpu0/cache/index3/size");  // such as 32768K
   int64_t kib = 0;
-  return (size >> kib) && kib > 0 ? std::min(kib << 10, kMostInCaches) : kMostInCaches;
+  return (size >> kib) && kib > 0 ? std::min(kib << 10, kMost) : kMost;
 }
 
 // Runs jobs on the caller's thread and a pool. Threads: as Backend says. Owns the pool.
@@ -225,7 +223,7 @@ class CpuBackend final : public Backend {
     const int64_t most_cached = threads() == 1 ? stream_bytes_ : 2 * stream_bytes_;
     const int64_t bytes = RowBytes(job) * job.batch * job.tokens;
     args.stream = 2 * bytes > most_cached;
-    args.fetch = bytes > kMostInCaches;
+    args.fetch = bytes > 2 * stream_bytes_;
     args.scratch = ThreadScratch().Get(RotaryScratchBytes(args));
     PositionRoom<64 * kMaxAxes> positions, from_positions;
     args.positions = positions.data();
