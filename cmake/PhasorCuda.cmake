@@ -53,8 +53,8 @@ elseif(NOT PHASOR_CUDA STREQUAL "OFF")
 endif()
 message(STATUS "CUDA backend: ${PHASOR_HAS_CUDA} (PHASOR_CUDA=${PHASOR_CUDA})")
 
-# No contraction and no flushing: docs/numerics.md depends on it. What calls a function of the host on the device compiles, but
-# computes something else.
+# No contraction and no flushing: docs/numerics.md depends on it. Device code that calls a function of the host would
+# compile with a warning and compute something else. So that warning is an error.
 set(PHASOR_NVCC_FLAGS -std=c++20 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true -diag-error=20011,20012,20013,20014,20015
   "-I${PROJECT_SOURCE_DIR}" "-Xcompiler=-fPIC,-ffp-contract=off,-fno-fast-math")
 

@@ -226,7 +226,7 @@ struct EncodeBody {
         PHASOR_UNROLL
         for (int i = 0; i < kPairs; ++i) v[i] = Changed(v[i], amplitude, bias);
       }
-      WaitForEarlierKernels();  // after the first row this is shorter than a choice
+      WaitForEarlierKernels();  // in every row: to ask whether it is the first takes longer
       StoreWide(order, v, out, out + apart);
       out += item.out_lanes_bytes;
       if (work.end - row <= work.step) return;

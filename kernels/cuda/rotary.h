@@ -127,8 +127,8 @@ inline constexpr int kAngleUnits = kThreads;
 // kWide: a unit is twice kVectorBytes of lanes, else two lanes. kFloat8: all views write FLOAT8,
 // else Elements. kPlain, for the most frequent rotations: the phase of a pair is one product, of
 // its frequency and its position on one axis, which is a whole number; rows are of one batch entry;
-// strides are below 2^32, and units fewer than 2^31. With kFloat8 positions are simple, too,
-// because four blocks have no registers for the others on sm_120.
+// strides are below 2^32, and units fewer than 2^31. With kFloat8 positions must be
+// simple, too: code for others needs more registers than four blocks have on sm_120.
 //
 // Other items than RotaryItem may rotate: their bodies derive from this one, find their own units,
 // and say of which head a unit is (HeadOf).

@@ -61,7 +61,7 @@ TEST(ItemsTest, RandomJobsHaveTheReferencesBytes) {
   EXPECT_GE(supported, 500);
 }
 
-// So the comparisons with random jobs, here and on a device, are of the kernels used most, too.
+// Random jobs are compared here and on devices, so they must reach the kernels that are used most.
 TEST(ItemsTest, RandomJobsTakeTheKernelsThatAreUsedMost) {
   int rotations = 0, on_axes = 0, encodings = 0;
   for (uint64_t seed = 0; seed < 600; ++seed) {
@@ -233,7 +233,7 @@ TEST_F(RotaryItemTest, PlainKernelsNumberTheirUnitsIn31Bits) {
   EXPECT_FALSE(Kernel(int64_t{1} << 26).plain);
 }
 
-// Three axes, as in images and videos, and packed sequences are as frequent as one range.
+// Images and videos have several axes, and sequences may be packed.
 TEST_F(RotaryItemTest, PlainKernelsTakeWholePositionsOnAnyAxes) {
   const auto is_plain = [&](const Positions& positions, int axes) {
     plan_->spec.axes = axes;
