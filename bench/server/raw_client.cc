@@ -100,6 +100,8 @@ grpc::ByteBuffer RawClient::RunStream(const std::string& method, const grpc::Byt
       stream->Read(&answer, tag(kRead));
     }
   }
+  // The last answer may come before gRPC says that the last message was sent.
+  if (writing) NextTag(method);
   grpc::Status status;
   stream->WritesDone(tag(kOther));
   NextTag(method);
