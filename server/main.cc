@@ -165,6 +165,7 @@ int Run(const std::vector<std::string>& arguments, ServerOptions options) {
   RaiseDescriptorLimit(options.max_connections);
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
   if (!server.ok()) return Complain(server.status(), kExitFailed);
+  (*server)->ReceiveOnFewThreads(UsableCores());
   Log(LogLevel::kInfo, "serving",
       {{"listeners", (*server)->listeners()},
        {"admin_listeners", (*server)->admin_listeners()},

@@ -25,6 +25,7 @@
 #include "server/engine/device_watch.h"
 #include "server/engine/engine.h"
 #include "server/grpc/call_counter.h"
+#include "server/grpc/callback_threads.h"
 #include "server/grpc/grpc_log.h"
 #include "server/grpc/grpc_server.h"
 #include "server/grpc/health_service.h"
@@ -256,6 +257,20 @@ class GrpcServer final : public Server {
     return report;
   }
 
+  void ReceiveOnFewThreads(int cores) override {
+    // A small call to a GPU occupies its thread while it waits for it.
+    const int wanted = backend_->devices().empty() ? ReceivingThreads(cores) : kMostCallbackThreads;
+    // Whether calls of late were large on average. If there were none, as before.
+    auto large_calls = [this, seen = engine::EngineStats(), large = false]() mutable {
+      const engine::EngineStats before = std::exchange(seen, engine_.stats());
+      const int64_t jobs = seen.jobs - before.jobs;
+      const int64_t bytes = seen.large_bytes - before.large_bytes;
+      if (jobs > 0) large = bytes > jobs * engine::kLargeRunBytes;
+      return large;
+    };
+    threads_ = std::make_unique<CallbackThreads>(wanted, std::move(large_calls));
+  }
+
   void WhenRestartIsDue(std::function<void()> restart) override {
     if (device_watch_ != nullptr) device_watch_->WhenRestartIsDue(std::move(restart));
   }
@@ -399,6 +414,7 @@ class GrpcServer final : public Server {
   std::unique_ptr<telemetry::Exporter> exporter_;  // may be nullptr; reads all of the above
   std::unique_ptr<ListenerWatch> listener_watch_;
   std::unique_ptr<DeviceWatch> device_watch_;  // may be nullptr
+  std::unique_ptr<CallbackThreads> threads_;   // may be nullptr
 
   absl::Mutex shutdown_mu_;
   bool stopped_ ABSL_GUARDED_BY(shutdown_mu_) = false;

@@ -54,6 +54,11 @@ class Server {
   // NOT_FOUND: as in ServerOptions::Validate.
   virtual absl::StatusOr<ReloadReport> Reload(const ServerOptions& options) = 0;
 
+  // Has gRPC receive on as few of its threads as `cores` cores are good for, and keeps those awake.
+  // While calls are large on average, or if there are GPUs, it receives on all. The threads belong
+  // to the process: one server of it may be told so.
+  virtual void ReceiveOnFewThreads(int cores) = 0;
+
   // Sets a function to be called once, from any thread, when a GPU is lost and
   // options.device_fault is "restart". The server then no longer serves, and its process must be
   // shut down and replaced. If that is already so, calls it at once.

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -194,6 +195,51 @@ void BenchCalls(Bench& bench) {
   }
 }
 
+// Milliseconds of calls that come one by one, after pauses of more than a second.
+std::vector<double> IdleCallMs(RawClient& client, int calls, unsigned seed) {
+  std::minstd_rand random(seed);
+  std::uniform_int_distribution<int> pause_ms(1050, 2250);
+  const grpc::ByteBuffer request = EncodeMessage(kSmallEncode);
+  std::vector<double> passed;
+  for (int i = 0; i < calls; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms(random)));
+    const auto start = std::chrono::steady_clock::now();
+    client.Run(kEncodeMethod, request);
+    passed.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+            .count());
+  }
+  return passed;
+}
+
+// The 99th percentile of such calls to servers of one kind, each of which has one client.
+double IdleP99Ms(Bench& bench, const std::string& kind) {
+  const int servers = bench.arguments.quick ? 1 : 16, calls = bench.arguments.quick ? 1 : 20;
+  std::vector<std::vector<double>> of_server(static_cast<size_t>(servers));
+  std::vector<std::thread> clients;
+  for (int i = 0; i < servers; ++i) {
+    clients.emplace_back([&, i] {
+      const std::string directory = absl::StrCat(bench.directory, "/", kind, i);
+      std::filesystem::create_directory(directory);
+      const ChildServer server(kind, directory, 64);
+      RawClient client(server.tcp());
+      of_server[static_cast<size_t>(i)] = IdleCallMs(client, calls, static_cast<unsigned>(i + 1));
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  std::vector<double> all;
+  for (const auto& ms : of_server) all.insert(all.end(), ms.begin(), ms.end());
+  std::sort(all.begin(), all.end());
+  return all[all.size() * 99 / 100];
+}
+
+void BenchIdle(Bench& bench) {
+  Row row = RpcRow("rpc_idle", "64 B after 1 to 2 s without calls, 99th percentile, TCP");
+  row.unit = "ms";
+  row.baseline = "echo";
+  bench.report->Add(CostRow(row, IdleP99Ms(bench, "phasor"), IdleP99Ms(bench, "echo"), 1.0));
+}
+
 // The largest resident size of a fresh server after a few calls in sequence, in payloads.
 double PeakPayloads(Bench& bench, const std::string& kind, int64_t payload) {
   ChildServer server(kind, bench.directory);
@@ -279,6 +325,7 @@ int Main(int argc, char** argv) {
   BenchStart(bench);
   BenchCalls(bench);
   BenchMemory(bench);
+  BenchIdle(bench);
   return report.Finish();
 }
 

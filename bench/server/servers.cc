@@ -82,6 +82,7 @@ int ServePhasor(const std::string& unix_path) {
   options.log_level = "error";
   const auto server = Server::Start(options);
   if (!server.ok()) Die(server.status().ToString());
+  (*server)->ReceiveOnFewThreads(UsableCores());
   ServeUntilEnd((*server)->listeners()[0]);
   return 0;
 }

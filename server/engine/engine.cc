@@ -42,8 +42,6 @@ struct Batch {
   bool gathers = false;  // a run during which other calls gather
 };
 
-int WorkerCount(int wanted) { return wanted > 0 ? wanted : UsableCores(); }
-
 // Returns `status` and counts it in `count`.
 absl::Status Counted(std::atomic<int64_t>* count, absl::Status status) {
   count->fetch_add(1, std::memory_order_relaxed);
@@ -64,7 +62,7 @@ class Engine::Impl {
         gate_(&admission_),
         // Half of the room: calls admitted later bring their request before they take pool memory.
         pool_(options.pool_bytes, [this] { return admission_.room_bytes() / 2; }) {
-    const int workers = WorkerCount(options.workers);
+    const int workers = options.workers > 0 ? options.workers : UsableCores();
     threads_.reserve(workers + 1);
     for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { Work(); });
     threads_.emplace_back([this] { Watch(); });
@@ -150,6 +148,7 @@ class Engine::Impl {
     stats.calls_expired = expired_.load(std::memory_order_relaxed);
     stats.calls_cancelled = cancelled_.load(std::memory_order_relaxed);
     stats.jobs = jobs_.load(std::memory_order_relaxed);
+    stats.large_bytes = large_bytes_.load(std::memory_order_relaxed);
     stats.inflight_bytes = admission_.taken_bytes();
     stats.pooled_bytes = pool_.kept_bytes();
     stats.plan_cache_hits = plans_.hits();
@@ -407,6 +406,7 @@ class Engine::Impl {
     RunFacts facts;
     Results results = RunCalls(calls, backend_, pool_, clock_, &facts);
     jobs_.fetch_add(facts.jobs, std::memory_order_relaxed);
+    if (bytes > kLargeRunBytes) large_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     if (batch.gathers) EndRun();
     if (options_.observer != nullptr) {
       options_.observer->Ran(
@@ -454,6 +454,7 @@ class Engine::Impl {
   Mutex mu_;
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;  // admitted and not yet answered
 
+  std::atomic<int64_t> large_bytes_ = 0;
   std::atomic<int64_t> queued_ = 0;
   std::atomic<int64_t> refused_ = 0;
   std::atomic<int64_t> expired_ = 0;

@@ -26,6 +26,9 @@ namespace phasor::engine {
 // Messages up to this size are read before they are admitted.
 inline constexpr int64_t kSmallMessageBytes = 16 << 10;
 
+// Runs that read and write more bytes are large: their bytes take the time, not their calls.
+inline constexpr int64_t kLargeRunBytes = 256 << 10;
+
 // Threads and limits of an engine.
 struct EngineOptions {
   // Threads that gather and compute, in [0, 1024]. 0: as many as UsableCores.
@@ -56,6 +59,7 @@ struct EngineStats {
   int64_t batched_calls = 0;
   int64_t batched_bytes = 0;    // read and written
   int64_t jobs = 0;             // given to the backend, in batches or alone
+  int64_t large_bytes = 0;      // read and written by large runs
   int64_t calls_refused = 0;    // over the byte budget, or while draining
   int64_t calls_expired = 0;    // deadline passed in the queue or before a large message was read
   int64_t calls_cancelled = 0;  // caller gone, likewise

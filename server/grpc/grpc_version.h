@@ -16,4 +16,8 @@
 // releases between, none was tested.
 #define PHASOR_GRPC_BOUNDS_STREAMS PHASOR_GRPC_AT_LEAST(1, 83)
 
+// Callbacks run on threads that gRPC starts for them and that take turns at the network. Later they
+// run on the pool of its EventEngine; of the releases between, none was tested.
+#define PHASOR_GRPC_HAS_CALLBACK_THREADS (!PHASOR_GRPC_AT_LEAST(1, 83))
+
 #endif  // PHASOR_SERVER_GRPC_GRPC_VERSION_H_

@@ -48,7 +48,7 @@ class EngineFixture : public ::testing::Test {
     return answer;
   }
 
-  const std::string text_ = "01234567";
+  std::string text_ = "01234567";
   FakeBackend backend_;
   FakeClock clock_;
   EngineOptions options_;

@@ -61,6 +61,15 @@ TEST_F(EngineTest, SlowArithmeticRunsOnAWorkerSixteenTimesSooner) {
   }
 }
 
+TEST_F(EngineTest, CountsTheBytesOfLargeRuns) {
+  options_.max_inflight_bytes = 1 << 20;
+  for (const int64_t bytes : {kLargeRunBytes / 2, kLargeRunBytes / 2 + 1}) {
+    text_.assign(static_cast<size_t>(bytes), 'x');  // read once, and as much written
+    ASSERT_TRUE(Submit()->Wait().ok());
+  }
+  EXPECT_EQ(engine().stats().large_bytes, kLargeRunBytes + 2);
+}
+
 TEST_F(EngineTest, RefusesWhatExceedsTheBudgetAndAdmitsAgainAfterwards) {
   options_.max_inflight_bytes = 40;
   const AnswerRef first = BlockWorker();
