@@ -5,12 +5,9 @@
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +17,7 @@
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "server/grpc/grpc_version.h"
 #include "server/server.h"
+#include "tests/support/callback_threads.h"
 #include "tests/support/eventually.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
@@ -169,21 +167,9 @@ TEST_F(CallbackThreadsTest, AServerReceivesOnAllWhileCallsAreLarge) {
   EXPECT_TRUE(server->Shutdown());
 }
 
-// Whether one of gRPC's callback threads is in clock_nanosleep.
-bool OneSleeps() {
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string name;
-    long call = 0;
-    std::ifstream(task.path() / "comm") >> name;
-    std::ifstream(task.path() / "syscall") >> call;
-    if (name == "nexting_thread" && call == SYS_clock_nanosleep) return true;
-  }
-  return false;
-}
-
 // gRPC's threads sleep at least once in 1.1 s if nothing happens.
 bool OneSleepsWithin(absl::Duration time) {
-  return Eventually([] { return OneSleeps(); }, time);
+  return Eventually([] { return testing::CountCallbackThreads("self").asleep > 0; }, time);
 }
 
 TEST_F(CallbackThreadsTest, TheOneThatReceivesNeverSleeps) {
