@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // CallbackThreads: has gRPC receive on few threads, and keeps those awake.
 //
-// Before 1.83, gRPC receives and answers calls on threads of its own: one for two cores of the
-// machine, at least two and at most 16. They receive in turns. Whoever has received something wakes
+// gRPC 1.51 receives and answers calls on threads of its own: one for two cores of the machine,
+// at least two and at most 16. They receive in turns. Whoever has received something wakes
 // the next one before it answers, and on few cores that costs more than a small call. Also, a
 // thread that had nothing to do for a second sleeps for 100 ms. A call waits if all of them sleep.
 #ifndef PHASOR_SERVER_GRPC_CALLBACK_THREADS_H_

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -56,11 +57,6 @@ class Callbacks {
   bool HaveMet() {
     absl::MutexLock lock(&mu_);
     return most_ >= enough_;
-  }
-  // The most that ran at the same time.
-  int most() {
-    absl::MutexLock lock(&mu_);
-    return most_;
   }
 
  private:
