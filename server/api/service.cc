@@ -58,15 +58,21 @@ grpc::ByteBuffer WriteMessage(const google::protobuf::MessageLite& message) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
+// Ends a call with a message or error.
+template <typename Message>
+void Finish(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
+            grpc::ByteBuffer* response, const absl::StatusOr<Message>& message) {
+  if (message.ok()) *response = WriteMessage(*message);
+  FinishCall(context, reactor, message.status(), response->Length());
+}
+
 // If the caller has access, answers at once with the message or error that `make` returns.
 template <typename Make>
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
                                  Make make) {
   if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const auto message = make();
-  if (message.ok()) *response = WriteMessage(*message);
-  FinishCall(context, reactor, message.status(), response->Length());
+  Finish(context, reactor, response, make());
   return reactor;
 }
 
@@ -222,7 +228,20 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
   CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
-  return Answer(context, response, [&] { return Resolve(*context, *request); });
+  if (auto* const refused = RefusedReactor(context)) return refused;
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  auto call = ReadSpec<v1::ResolveSpecRequest>(engine_, options_, *context, *request);
+  if (!call.ok()) {
+    FinishCall(context, reactor, call.status());
+  } else if (!call->message.has_parity_comparison()) {
+    Finish(context, reactor, response, Resolve(call->spec));
+  } else {
+    comparisons_.Post([=, this, call = *std::move(call)] {
+      Finish(context, reactor, response,
+             Compare(*context, call.spec, call.message.parity_comparison()));
+    });
+  }
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveModel(
@@ -277,17 +296,19 @@ PositionEmbeddingServiceImpl::StreamMoveKeys(grpc::CallbackServerContext* contex
   return Start(kStreamMoveKeys, context);
 }
 
-absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(
-    const grpc::CallbackServerContext& context, const grpc::ByteBuffer& request) {
-  PHASOR_ASSIGN_OR_RETURN(const auto read,
-                          ReadSpec<v1::ResolveSpecRequest>(engine_, options_, context, request));
-  const auto& [while_read, message, spec] = read;
+absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(const Spec& spec) {
   PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, phasor::ResolveSpec(spec, "spec"));
   PHASOR_ASSIGN_OR_RETURN(const auto plan, engine_.GetPlan(resolved));
-  v1::ResolveSpecResponse response = MakeResolveSpecResponse(*plan, backend_);
-  if (!message.has_parity_comparison()) return response;
-  PHASOR_ASSIGN_OR_RETURN(const auto comparison, ComparisonFromWire(message.parity_comparison()));
-  PHASOR_ASSIGN_OR_RETURN(const auto report, parity::Compare(spec, comparison));
+  return MakeResolveSpecResponse(*plan, backend_);
+}
+
+absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Compare(
+    const grpc::CallbackServerContext& context, const Spec& spec,
+    const v1::ParityComparison& comparison) {
+  if (context.IsCancelled()) return absl::CancelledError("parity_comparison: nobody waits for it");
+  PHASOR_ASSIGN_OR_RETURN(v1::ResolveSpecResponse response, Resolve(spec));
+  PHASOR_ASSIGN_OR_RETURN(const auto wanted, ComparisonFromWire(comparison));
+  PHASOR_ASSIGN_OR_RETURN(const auto report, parity::Compare(spec, wanted));
   if (report.has_value()) *response.mutable_parity_difference() = ToWire(*report);
   return response;
 }

@@ -18,6 +18,7 @@
 #include "server/api/request_memo.h"
 #include "server/api/stream.h"
 #include "server/api/tensor_call.h"
+#include "server/base/task_thread.h"
 #include "server/engine/engine.h"
 
 namespace phasor::rpc {
@@ -118,8 +119,10 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
       const StreamMethod& method, grpc::CallbackServerContext* context);
   grpc::ServerUnaryReactor* Start(const TensorMethod& method, grpc::CallbackServerContext* context,
                                   const grpc::ByteBuffer* request, grpc::ByteBuffer* response);
-  absl::StatusOr<v1::ResolveSpecResponse> Resolve(const grpc::CallbackServerContext& context,
-                                                  const grpc::ByteBuffer& request);
+  absl::StatusOr<v1::ResolveSpecResponse> Resolve(const Spec& spec);
+  absl::StatusOr<v1::ResolveSpecResponse> Compare(const grpc::CallbackServerContext& context,
+                                                  const Spec& spec,
+                                                  const v1::ParityComparison& comparison);
   v1::GetServerInfoResponse Info();
 
   engine::Engine& engine_;
@@ -132,6 +135,7 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
   std::atomic<int64_t> max_batch_items_;
   absl::Mutex mu_;
   std::vector<std::string> listeners_ ABSL_GUARDED_BY(mu_);
+  TaskThread comparisons_;  // a comparison takes up to a fifth of a second
 };
 
 }  // namespace phasor::rpc

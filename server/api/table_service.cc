@@ -134,36 +134,6 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
 
 }  // namespace
 
-TaskThread::TaskThread() : thread_([this] { Work(); }) {}
-
-TaskThread::~TaskThread() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-    changed_.notify_one();
-  }
-  thread_.join();
-}
-
-void TaskThread::Post(absl::AnyInvocable<void()> task) {
-  std::lock_guard lock(mutex_);
-  tasks_.push_back(std::move(task));
-  changed_.notify_one();
-}
-
-void TaskThread::Work() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
-    if (tasks_.empty()) return;
-    absl::AnyInvocable<void()> task = std::move(tasks_.front());
-    tasks_.pop_front();
-    lock.unlock();
-    task();
-    lock.lock();
-  }
-}
-
 grpc::ServerReadReactor<v1::CreateTableRequest>* TableServiceImpl::CreateTable(
     grpc::CallbackServerContext* context, v1::CreateTableResponse* response) {
   const auto upload = std::make_shared<UploadReactor>(&store_, &writer_, context, response);

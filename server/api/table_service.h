@@ -5,36 +5,12 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <condition_variable>
-#include <deque>
-#include <mutex>
-#include <thread>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
 #include "phasor/v1/table_service.grpc.pb.h"
+#include "server/base/task_thread.h"
 #include "server/tables/table_store.h"
 
 namespace phasor::rpc {
-
-// A thread that runs tasks one after another, for writing files, which must not block gRPC's
-// threads. The destructor runs all posted tasks and joins the thread. Threads: any may call Post.
-class TaskThread {
- public:
-  TaskThread();
-  ~TaskThread();
-  void Post(absl::AnyInvocable<void()> task);
-
- private:
-  void Work();
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<absl::AnyInvocable<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
-};
 
 // Implements the gRPC service of tables. Threads: gRPC calls the methods from its own threads, many
 // at once.
@@ -60,7 +36,7 @@ class TableServiceImpl final : public v1::TableService::CallbackService {
  private:
   tables::TableStore& store_;
   const absl::Duration idle_timeout_;
-  TaskThread writer_;
+  TaskThread writer_;  // of files
 };
 
 }  // namespace phasor::rpc

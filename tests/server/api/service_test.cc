@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "kernels/spec/presets.h"
+#include "server/grpc/callback_threads.h"
 #include "tests/server/api/test_server.h"
+#include "tests/support/eventually.h"
 #include "tests/support/requests.h"
 
 namespace phasor::rpc {
@@ -16,6 +19,7 @@ namespace {
 
 using ::phasor::testing::EncodeOf;
 using ::phasor::testing::EncodeRequestOf;
+using ::phasor::testing::Eventually;
 using ::phasor::testing::RopeRequestOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -41,6 +45,11 @@ class ServiceTest : public ::testing::Test {
     grpc::ClientContext context;
     Response response;
     return ((*stub_).*method)(&context, request, &response);
+  }
+
+  int64_t PlanLookups() {
+    const engine::EngineStats stats = server_.engine().stats();
+    return stats.plan_cache_hits + stats.plan_cache_misses;
   }
 
   using Stub = v1::PositionEmbeddingService::Stub;
@@ -156,6 +165,43 @@ TEST_F(ServiceTest, ResolveSpecNamesWhatIsWrong) {
   request.mutable_spec()->set_sequence_length(1);
   EXPECT_THAT(Fails(&Stub::ResolveSpec, request).error_message(),
               HasSubstr("spec.sequence_length: has no meaning"));
+}
+
+// A request that takes long to answer.
+std::string ComparisonRequest() {
+  v1::ResolveSpecRequest request;
+  request.mutable_spec()->set_preset("llama-3.1-8b");
+  request.mutable_parity_comparison()->set_dtype(v1::DTYPE_BFLOAT16);
+  return request.SerializeAsString();
+}
+
+TEST_F(ServiceTest, OtherCallsAreAnsweredBesideAComparison) {
+  const CallbackThreads one(1, [] { return false; });  // gRPC has no other thread to answer on
+  EXPECT_TRUE(Eventually([&] {
+    const int64_t before = PlanLookups();
+    std::vector<PendingCall> comparisons(4);
+    for (PendingCall& call : comparisons) server_.Start("ResolveSpec", ComparisonRequest(), &call);
+    EXPECT_TRUE(Eventually([&] { return PlanLookups() > before; }));
+    EXPECT_TRUE(server_.Call("GetServerInfo", "").ok());
+    const bool beside = !comparisons[3].done.HasBeenNotified();
+    for (PendingCall& call : comparisons) {
+      call.done.WaitForNotification();
+      EXPECT_TRUE(call.status.ok()) << call.status.error_message();
+    }
+    return beside;
+  }));
+}
+
+TEST_F(ServiceTest, AComparisonForNobodyIsNotMade) {
+  EXPECT_TRUE(Eventually([&] {
+    const int64_t before = PlanLookups();
+    std::vector<PendingCall> comparisons(8);
+    for (PendingCall& call : comparisons) server_.Start("ResolveSpec", ComparisonRequest(), &call);
+    for (int i = 1; i < 8; ++i) comparisons[i].context.TryCancel();
+    for (PendingCall& call : comparisons) call.done.WaitForNotification();
+    EXPECT_TRUE(server_.Call("ResolveSpec", ComparisonRequest()).ok());  // behind all others
+    return PlanLookups() - before < 9;
+  }));
 }
 
 TEST_F(ServiceTest, ResolveModelListsLayers) {
