@@ -24,6 +24,8 @@ HWY_BEFORE_NAMESPACE();
 namespace phasor::cpu {
 namespace HWY_NAMESPACE {
 
+constexpr int64_t kPageBytes = 4096;
+
 // Rows of heads that share tables, from the first lane that rotates.
 struct HeadRows {
   const std::byte* x;
@@ -59,12 +61,25 @@ HWY_INLINE bool AreNumbers(int64_t second, int64_t n, const HeadRows& rows) {
   return E::AreNumbers(largest);
 }
 
-// Calls rotate(x, y) for each head.
+// The distance of heads that are rotated one after another. While tokens are fetched ahead, up to
+// four pages of a token take turns: memory serves several pages at once faster than one by one.
+HWY_INLINE int64_t HeadStep(const HeadRows& rows) {
+  constexpr int64_t kMostPages = 4;
+  if (rows.ahead == nullptr) return 1;
+  const int64_t pages = HWY_MIN(rows.heads * rows.y_bytes / kPageBytes, kMostPages);
+  return pages > 1 ? (rows.heads + pages - 1) / pages : 1;
+}
+
+// Calls rotate(x, y) for each head, and fetches `fetched` bytes of it of the token ahead.
 template <typename E, typename Rotate>
-HWY_INLINE void ForEachHeadOf(const HeadRows& rows, const Rotate& rotate) {
-  for (int64_t h = 0; h < rows.heads; ++h) {
-    rotate(reinterpret_cast<const typename E::T*>(rows.x + h * rows.x_bytes),
-           reinterpret_cast<typename E::T*>(rows.y + h * rows.y_bytes));
+HWY_INLINE void ForEachHeadOf(const HeadRows& rows, int64_t fetched, const Rotate& rotate) {
+  const int64_t step = HeadStep(rows);
+  for (int64_t first = 0; first < step; ++first) {
+    for (int64_t h = first; h < rows.heads; h += step) {
+      if (rows.ahead != nullptr) Fetch(rows.ahead + h * rows.x_bytes, fetched);
+      rotate(reinterpret_cast<const typename E::T*>(rows.x + h * rows.x_bytes),
+             reinterpret_cast<typename E::T*>(rows.y + h * rows.y_bytes));
+    }
   }
 }
 
@@ -87,12 +102,8 @@ HWY_INLINE void RotateHalfSplitEvenOdd(const Trig32& trig, int64_t half, int64_t
     element.template StoreEvenOdd<kStream>(even1, odd1, last);
     element.template StoreEvenOdd<kStream>(even2, odd2, last + n);
   };
-  const std::byte* ahead = rows.ahead;
-  ForEachHeadOf<E>(rows, [&](const Lane* x, Lane* y) HWY_ATTR {
-    if (ahead != nullptr) {
-      Fetch(ahead, 2 * n * static_cast<int64_t>(sizeof(Lane)));
-      ahead += rows.x_bytes;
-    }
+  const int64_t fetched = 2 * n * static_cast<int64_t>(sizeof(Lane));
+  ForEachHeadOf<E>(rows, fetched, [&](const Lane* x, Lane* y) HWY_ATTR {
     for (int64_t i = 0; i < split / 2; i += lanes) {
       Vf e1, e2, o1, o2;
       element.LoadEvenOdd(x + 2 * i, e1, o1);
@@ -131,23 +142,19 @@ HWY_INLINE void RotateHalfSplitHeads(const RotaryArgs& args, const Trig32& trig,
     }
     if (!numbers) RotateHalfSplitEvenOdd<E, kStream>(trig, half, first, n, split, rows);
     if (split < done) {
-      ForEachHeadOf<E>(rows, [&](const Lane* x, Lane* y) HWY_ATTR {
+      ForEachHeadOf<E>(rows, 0, [&](const Lane* x, Lane* y) HWY_ATTR {
         RotateHalfSplitVectors<E>(Df(), split, n, cos, sin, x, x + n, y, y + n);
       });
     }
   } else {
     using Out = std::conditional_t<kStream, Streamed<E>, E>;
-    const std::byte* ahead = rows.ahead;
-    ForEachHeadOf<E>(rows, [&](const Lane* x, Lane* y) HWY_ATTR {
-      if (ahead != nullptr) {
-        Fetch(ahead, 2 * n * static_cast<int64_t>(sizeof(Lane)));
-        ahead += rows.x_bytes;
-      }
+    const int64_t fetched = 2 * n * static_cast<int64_t>(sizeof(Lane));
+    ForEachHeadOf<E>(rows, fetched, [&](const Lane* x, Lane* y) HWY_ATTR {
       RotateHalfSplitVectors<Out>(Df(), 0, n, cos, sin, x, x + n, y, y + n);
     });
   }
   if (done == n) return;
-  ForEachHeadOf<E>(rows, [&](const Lane* x, Lane* y) HWY_ATTR {
+  ForEachHeadOf<E>(rows, 0, [&](const Lane* x, Lane* y) HWY_ATTR {
     RotateHalfSplitRest<E>(Df(), done, n, cos, sin, x, x + n, y, y + n);
   });
 }
@@ -161,16 +168,7 @@ HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int6
   const bool half_split = args.pairing_in != Pairing::kInterleaved;
   const bool mixed = args.pairing_in != args.pairing_out;
   const auto each = [&](const auto& rotate) HWY_ATTR {
-    const std::byte* x = rows.x;
-    const std::byte* ahead = rows.ahead;
-    std::byte* y = rows.y;
-    for (int64_t h = 0; h < rows.heads; ++h, x += rows.x_bytes, y += rows.y_bytes) {
-      if (ahead != nullptr) {
-        Fetch(ahead, 2 * n * static_cast<int64_t>(sizeof(Lane)));
-        ahead += rows.x_bytes;
-      }
-      rotate(reinterpret_cast<const Lane*>(x), reinterpret_cast<Lane*>(y));
-    }
+    ForEachHeadOf<E>(rows, 2 * n * static_cast<int64_t>(sizeof(Lane)), rotate);
   };
   if constexpr (std::is_same_v<E, F64>) {
     const Trig64 trig = RowTrig64(scratch, row);
@@ -249,7 +247,6 @@ HWY_INLINE Token TokenAhead(const RotaryArgs& args, const RotaryArgs::Tensor& te
 // before ends: stores past the caches do not wait for the pages' translations then. Not inlined:
 // sixty loops would each have it.
 HWY_NOINLINE void FetchPages(const RotaryArgs::Tensor& tensor, int64_t t) {
-  constexpr int64_t kPageBytes = 4096;
   if (tensor.y_offsets != nullptr && tensor.y_offsets[t] < 0) return;
   const int64_t bytes = tensor.heads * HWY_MIN(tensor.y_head_bytes, tensor.y_token_bytes);
   const auto begin = [&](int64_t i) HWY_ATTR {
@@ -262,7 +259,7 @@ HWY_NOINLINE void FetchPages(const RotaryArgs::Tensor& tensor, int64_t t) {
   const uintptr_t before = t > 0 ? page(t - 1, bytes - 1) : 0;
   for (int64_t i = bytes - 1; i >= 0 && page(t, i) != before; i -= kPageBytes) {
     __builtin_prefetch(reinterpret_cast<const void*>(begin(t) + static_cast<uintptr_t>(i)),
-                       /*rw=*/1, /*locality=*/2);
+                       /*rw=*/0, /*locality=*/0);
   }
 }
 

@@ -134,15 +134,20 @@ TEST(RotaryTest, WholeHeadsStreamTheReferencesBytes) {
   for (Dtype dtype : kFloatDtypes) {
     for (Pairing pairing : kBothPairings) {
       for (bool heads_first : {false, true}) {
-        RotaryCall call;
-        call.plan = RotaryPlan(128, 0, 128, pairing, pairing);
-        call.dtype = dtype;
-        call.batch = 3;
-        call.tokens = 50;
-        call.positions = SourceOf(AxisRange{IntegerRange{0, 1, call.tokens}});
-        call.heads_first = heads_first;
-        call.in_place = false;
-        ExpectSameOnAll(backends, call, StrCat(Name(dtype), " heads first ", heads_first));
+        // Tokens of three heads have less than a page, two pages and more, up to twelve.
+        for (int64_t head_dim : {128, 896, 2048}) {
+          RotaryCall call;
+          call.plan = RotaryPlan(head_dim, 0, head_dim, pairing, pairing);
+          call.dtype = dtype;
+          call.batch = 3;
+          call.tokens = head_dim == 128 ? 50 : 7;
+          call.positions = SourceOf(AxisRange{IntegerRange{0, 1, call.tokens}});
+          call.heads_first = heads_first;
+          call.in_place = false;
+          ExpectSameOnAll(
+              backends, call,
+              StrCat(Name(dtype), " head_dim ", head_dim, " heads first ", heads_first));
+        }
       }
     }
   }
