@@ -5,20 +5,18 @@
 
 #include <grpcpp/alarm.h>
 #include <grpcpp/client_context.h>
-#include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include <charconv>
 #include <chrono>
 #include <climits>
-#include <cstddef>
 #include <memory>
-#include <new>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "client/grpc/callback_threads.h"
 #include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
 #include "proto/grpc_status.h"
@@ -29,14 +27,21 @@ namespace {
 constexpr int kMaxFrameBytes = 4 << 20;
 constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
 
-// A timer made of gRPC alarms, which continue on gRPC's callback threads.
+// A timer made of gRPC alarms, which continue on threads of gRPC.
 class AlarmTimer final : public Timer {
  public:
   absl::Time Now() override { return SteadyNow(); }
   void After(absl::Duration delay, absl::AnyInvocable<void()> then) override {
-    auto wait = std::make_shared<std::pair<grpc::Alarm, absl::AnyInvocable<void()>>>();
-    wait->second = std::move(then);
-    wait->first.Set(WallTimeAfter(delay), [wait](bool) { std::exchange(wait->second, nullptr)(); });
+    struct Wait {
+      grpc::Alarm alarm;
+      absl::AnyInvocable<void()> then;
+    };
+    auto* const wait = new Wait{.then = std::move(then)};
+    wait->alarm.Set(WallTimeAfter(delay), [wait](bool) {
+      auto then = std::move(wait->then);
+      delete wait;  // the alarm keeps this function, so the function must not keep the alarm
+      then();
+    });
   }
 };
 
@@ -61,26 +66,6 @@ grpc::ChannelArguments Arguments() {
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
   return args;
-}
-
-// Keeps gRPC's callback threads alive. gRPC ends them with the last channel that used them, and
-// waits for them. If a call on such a thread holds the last reference to its channel, the thread
-// would wait for itself and continue with freed memory. A channel to nowhere with one failed call
-// keeps the threads until the process ends.
-void KeepCallbackThreads() {
-  struct Keeper {
-    grpc::GenericStub stub{grpc::CreateCustomChannel("", nullptr, {})};
-    grpc::ClientContext context;
-    grpc::Slice nothing;
-    grpc::ByteBuffer request{&nothing, 1}, response;
-  };
-  alignas(Keeper) static std::byte room[sizeof(Keeper)];  // never destroyed
-  [[maybe_unused]] static const bool kept = [] {
-    auto* const keeper = new (room) Keeper;
-    keeper->stub.UnaryCall(&keeper->context, "/", {}, &keeper->request, &keeper->response,
-                           [](const grpc::Status&) {});
-    return true;
-  }();
 }
 
 // What one attempt uses until it ends.
@@ -180,6 +165,7 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
       attempt.reset();  // gRPC keeps unsent bytes as long as the context lives
       return ended(std::move(result));
     }
+    KeepACallbackThreadAwake();
     auto shared_ended = std::make_shared<absl::AnyInvocable<void(AttemptResult)>>(std::move(ended));
     stub_->UnaryCall(&attempt->context, call_.method, {}, &request_, &attempt->response,
                      [self = shared_from_this(), attempt, shared_ended](grpc::Status status) {

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "client/grpc/callback_threads.h"
 #include "client/grpc/grpc_channel.h"
 #include "kernels/base/steady_time.h"
 #include "proto/grpc_status.h"
@@ -83,6 +84,7 @@ class RawStream::Reactor final
       context_->TryCancel();
       writes_ended_ = true;
     }
+    KeepACallbackThreadAwake();
     stub_.PrepareBidiStreamingCall(context_.get(), method, {}, this);
     AddHold();  // operations start outside of reactions
     StartRead(&incoming_);

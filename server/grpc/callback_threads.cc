@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "server/grpc/grpc_version.h"
+#include "proto/grpc_version.h"
 
 namespace phasor {
 namespace {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "kernels/base/steady_time.h"
+#include "proto/grpc_version.h"
 #include "server/base/log.h"
 #include "server/base/log_limit.h"
-#include "server/grpc/grpc_version.h"
 
 namespace phasor {
 namespace {

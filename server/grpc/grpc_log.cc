@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "kernels/base/steady_time.h"
+#include "proto/grpc_version.h"
 #include "proto/protobuf_log.h"
 #include "server/base/log.h"
 #include "server/base/log_limit.h"
-#include "server/grpc/grpc_version.h"
 
 #if PHASOR_GRPC_LOGS_WITH_ABSEIL
 #include <grpc/grpc.h>

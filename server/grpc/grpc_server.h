@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/grpc_version.h"
 #include "server/config/options.h"
 #include "server/grpc/call_observer.h"
-#include "server/grpc/grpc_version.h"
 #include "server/grpc/open_calls.h"
 #include "server/net/listener.h"
 

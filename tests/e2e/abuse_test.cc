@@ -17,7 +17,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "inference/grpc_service.grpc.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
-#include "server/grpc/grpc_version.h"
+#include "proto/grpc_version.h"
 #include "server/net/frame_filter.h"
 #include "tests/support/eventually.h"
 #include "tests/support/http2_frames.h"

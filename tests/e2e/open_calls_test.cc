@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "inference/grpc_service.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
-#include "server/grpc/grpc_version.h"
+#include "proto/grpc_version.h"
 #include "tests/support/eventually.h"
 #include "tests/support/http2_frames.h"
 #include "tests/support/requests.h"

@@ -17,7 +17,7 @@
 #include "kernels/backends.h"
 #include "kernels/tensor/npy.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
-#include "server/grpc/grpc_version.h"
+#include "proto/grpc_version.h"
 #include "tests/support/callback_threads.h"
 #include "tests/support/eventually.h"
 #include "tests/support/reflection_call.h"
@@ -83,13 +83,7 @@ TEST(ServerProcessTest, ExitIsSoonWhileClientsStayConnected) {
 TEST(ServerProcessTest, OneOfGrpcsThreadsIsAlwaysAwake) {
   if (!PHASOR_GRPC_HAS_CALLBACK_THREADS) GTEST_SKIP() << "this gRPC has no such threads";
   const ServerProcess server;
-  const auto all_sleep = [pid = std::to_string(server.pid())] {
-    const testing::CallbackThreadCount threads = testing::CountCallbackThreads(pid);
-    EXPECT_GE(threads.all, 2);
-    return threads.all == threads.asleep;
-  };
-  EXPECT_TRUE(testing::Eventually([&] { return !testing::Eventually(all_sleep, absl::Seconds(3)); },
-                                  absl::Seconds(30)));
+  EXPECT_TRUE(testing::OneCallbackThreadIsAlwaysAwake(std::to_string(server.pid())));
 }
 
 TEST(ServerProcessTest, LeavesNoSocketFilesBehind) {

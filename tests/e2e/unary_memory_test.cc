@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "proto/grpc_version.h"
 #include "proto/raw_message.h"
-#include "server/grpc/grpc_version.h"
 #include "tests/support/large_rope.h"
 #include "tests/support/process_memory.h"
 #include "tests/support/replica.h"

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/eventually.h"
+
 namespace phasor::testing {
 
 struct CallbackThreadCount {
@@ -29,6 +31,17 @@ inline CallbackThreadCount CountCallbackThreads(const std::string& pid) {
     count.asleep += call == SYS_clock_nanosleep;
   }
   return count;
+}
+
+inline bool AllCallbackThreadsSleep(const std::string& pid) {
+  const CallbackThreadCount threads = CountCallbackThreads(pid);
+  return threads.all == threads.asleep;
+}
+
+// Whether, for three seconds, one of them is awake at any time. Lets the threads settle first.
+inline bool OneCallbackThreadIsAlwaysAwake(const std::string& pid) {
+  const auto all_sleep = [&pid] { return AllCallbackThreadsSleep(pid); };
+  return Eventually([&] { return !Eventually(all_sleep, absl::Seconds(3)); }, absl::Seconds(30));
 }
 
 }  // namespace phasor::testing

@@ -16,7 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
-#include "server/grpc/grpc_version.h"
+#include "proto/grpc_version.h"
 #include "server/server.h"
 #include "tests/support/callback_threads.h"
 #include "tests/support/eventually.h"

@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <string>
 
+#include "proto/grpc_version.h"
 #include "server/base/log.h"
-#include "server/grpc/grpc_version.h"
 
 #if PHASOR_GRPC_LOGS_WITH_ABSEIL
 #include "absl/log/log.h"

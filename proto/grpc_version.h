@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What differs between the versions of gRPC that this code is compiled with, from 1.51 on.
-#ifndef PHASOR_SERVER_GRPC_GRPC_VERSION_H_
-#define PHASOR_SERVER_GRPC_GRPC_VERSION_H_
+#ifndef PHASOR_PROTO_GRPC_VERSION_H_
+#define PHASOR_PROTO_GRPC_VERSION_H_
 
 #include <grpcpp/version_info.h>
 
@@ -20,4 +20,4 @@
 // run on the pool of its EventEngine; of the releases between, none was tested.
 #define PHASOR_GRPC_HAS_CALLBACK_THREADS (!PHASOR_GRPC_AT_LEAST(1, 83))
 
-#endif  // PHASOR_SERVER_GRPC_GRPC_VERSION_H_
+#endif  // PHASOR_PROTO_GRPC_VERSION_H_
