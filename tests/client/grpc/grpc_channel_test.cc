@@ -179,8 +179,9 @@ TEST_P(GrpcChannelTest, WaitsBeforeRetriesInRealTime) {
   FakeServer server([&](const auto&) {
     return ++calls < 10 ? FakeServer::Reply{.status = kBusy} : FakeServer::Reply{};
   });
-  GrpcChannel channel(*GrpcTarget(server.target()),
-                      {.max_attempts = 10, .initial_backoff = absl::Milliseconds(1), .max_backoff = absl::Milliseconds(1)});
+  GrpcChannel channel(*GrpcTarget(server.target()), {.max_attempts = 10,
+                                                     .initial_backoff = absl::Milliseconds(1),
+                                                     .max_backoff = absl::Milliseconds(1)});
   EXPECT_TRUE(Call(channel, "abc", {.deadline = SteadyNow() + absl::Seconds(30)}).ok());
   EXPECT_EQ(calls, 10);
 }
