@@ -301,10 +301,12 @@ class ConfigReader {
         if (kind().only_beside_scaling) PHASOR_RETURN_IF_ERROR(CheckBeside(key, value));
         PHASOR_RETURN_IF_ERROR(Agree(key, value, &theta));
       }
+      if (kind().theta_keys.empty()) {
+        PHASOR_RETURN_IF_ERROR(own_dictionary_ ? CheckOwnBase() : CheckOneBase());
+      }
       const bool beside = dictionary_ && kind().theta_beside_scaling > 0;
       const double fallback = beside ? kind().theta_beside_scaling : kind().theta;
       if (!theta.has_value() && fallback > 0) theta = fallback;
-      if (kind().theta_keys.empty() && !own_dictionary_) PHASOR_RETURN_IF_ERROR(CheckOneBase());
     }
     if (layer_.theta.has_value()) theta = layer_.theta;
     if (theta.has_value()) PHASOR_RETURN_IF_ERROR(CheckAttentionBase(*theta));
@@ -325,15 +327,26 @@ class ConfigReader {
                    " where there is no rope_scaling; must be beside one, or in rope_parameters");
   }
 
+  // A dictionary without a base. It replaces that of the class, whose base is gone then:
+  // transformers fails, or takes one base for all kinds.
+  absl::Status CheckOwnBase() const {
+    if (user_.rope_theta.has_value() || SomeKindReadsTheta()) return absl::OkStatus();
+    return Invalid(StrCat("rope_parameters.", kind().name, ".rope_theta"),
+                   "not set; must be given there or as the spec's own rope_theta");
+  }
+
+  bool SomeKindReadsTheta() const {
+    return std::any_of(model_.kinds.begin(), model_.kinds.end(), [](const ConfigKind& one) {
+      return std::find(one.theta_keys.begin(), one.theta_keys.end(), "rope_theta") !=
+             one.theta_keys.end();
+    });
+  }
+
   // For sliding_attention layers of Olmo 3, transformers uses the default base whatever the file
   // says; other releases use the file's base. So the two must agree.
   absl::Status CheckOneBase() const {
-    const bool read =
-        std::any_of(model_.kinds.begin(), model_.kinds.end(), [](const ConfigKind& one) {
-          return std::find(one.theta_keys.begin(), one.theta_keys.end(), "rope_theta") !=
-                 one.theta_keys.end();
-        });
-    if (!read) return absl::OkStatus();  // the key was compared with the class's own base
+    // Otherwise the key was compared with the class's own base.
+    if (!SomeKindReadsTheta()) return absl::OkStatus();
     std::optional<double> said;
     PHASOR_RETURN_IF_ERROR(in_.Read("rope_theta", &said));
     if (said.value_or(kind().theta) == kind().theta || user_.rope_theta.has_value()) {
