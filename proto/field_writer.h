@@ -38,21 +38,30 @@ class FieldWriter {
     MakeRoom(fields.size());
     PutAll(fields);
   }
+  // The last `bytes` bytes once more.
+  void Repeat(size_t bytes) {
+    MakeRoom(bytes);
+    std::memcpy(at_, at_ - bytes, bytes);
+    at_ += bytes;
+  }
   // A message whose fields `write()` writes with this writer.
   template <typename Write>
   void Message(uint32_t field, Write write) {
     MakeRoom(2 * kMostVarintBytes);
     PutTag(field, kLength);
-    const auto length = static_cast<size_t>(at_ - text_.data());
+    const size_t length = size();
     ++at_;  // the length of most messages has one byte
     write();
-    const size_t bytes = static_cast<size_t>(at_ - text_.data()) - length - 1;
+    const size_t bytes = size() - length - 1;
     if (bytes < 0x80) {
       text_[length] = static_cast<char>(bytes);
     } else {
       WriteLength(length, bytes);
     }
   }
+
+  // Bytes written so far.
+  size_t size() const { return static_cast<size_t>(at_ - text_.data()); }
 
   // The message. Nothing can be written after it.
   std::string Finish() &&;

@@ -49,6 +49,18 @@ TEST(FieldWriterTest, WritesEveryVarint) {
   }
 }
 
+TEST(FieldWriterTest, RepeatsWhatItWroteLast) {
+  v1::ListPresetsResponse presets;
+  FieldWriter out(0);
+  for (int i = 0; i < 100; ++i) {
+    presets.add_presets()->set_name("name");
+    const size_t before = out.size();
+    i == 0 ? out.Message(1, [&] { out.Bytes(1, "name"); }) : out.Repeat(before / i);
+    EXPECT_EQ(out.size(), presets.ByteSizeLong());
+  }
+  EXPECT_EQ(std::move(out).Finish(), presets.SerializeAsString());
+}
+
 TEST(FieldWriterTest, GoesOnAfterABegunMessage) {
   v1::RegionRef region;
   region.set_region("r");

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "proto/convert.h"
 #include "proto/grpc_status.h"
 #include "server/grpc/message_writer.h"
+#include "tests/support/plans.h"
 #include "tests/support/requests.h"
 
 namespace phasor::rpc {
@@ -130,6 +133,50 @@ TEST(BatchResponseTest, FailedItemsHaveAStatusAndNoEntry) {
   EXPECT_FALSE(message.results(1).has_output());
   EXPECT_THAT(message.results(2).output().shape(), ElementsAre(2, 8));
   EXPECT_THAT(message.raw(), ElementsAre(std::string(32, 'a'), std::string(64, 'b')));
+}
+
+TEST(BatchResponseTest, EachResultSaysWhatItsOwnCallWould) {
+  const std::shared_ptr<const Plan> plan = testing::PlanOf({.preset = "transformer", .dim = 8});
+  const auto one_plan = [&](const ResolvedSpec&) -> absl::StatusOr<std::shared_ptr<const Plan>> {
+    return plan;
+  };
+  const auto item = [&](int64_t count, v1::Dtype dtype = v1::DTYPE_FLOAT32) {
+    v1::EncodeItem wire = testing::EncodeOf(count);
+    wire.set_output_dtype(dtype);
+    return engine::Item(*PrepareEncode(*EncodeRequestFromWire(wire, "item"), one_plan, "item"));
+  };
+  v1::EncodeItem other = testing::EncodeOf(2);
+  other.mutable_spec()->set_preset("timestep-sin-cos");
+  // Each differs from the one before in at most one thing.
+  std::vector<engine::Item> items = {item(3), item(3), item(2), item(2, v1::DTYPE_BFLOAT16)};
+  items.resize(12, item(2));
+  constexpr size_t kOther = 5, kCuda = 7, kNamed = 8, kFailed = 10;
+  items[kOther] =
+      engine::Item(*PrepareEncode(*EncodeRequestFromWire(other, "item"), kPlans, "item"));
+  std::byte memory[64];
+  items[kNamed].outputs[0].place = {.data = memory, .region = "named"};
+  Outputs outputs(Sizes(items.size(), {64}));
+  engine::Result& result = outputs.result();
+  for (size_t i = kCuda; i < items.size(); ++i) result.items[i].backend = "cuda";
+  result.items[kFailed].status = absl::InternalError("failed");
+  result.items[kFailed].outputs.clear();
+
+  const auto batch = Parsed<v1::BatchEncodeResponse>(MakeBatchEncodeResponse(items, result));
+  ASSERT_EQ(batch.results_size(), static_cast<int>(items.size()));
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i == kFailed) {
+      EXPECT_EQ(batch.results(kFailed).status().code(), 13);
+      continue;
+    }
+    Outputs own(Sizes{{64}});
+    own.result().items[0].backend = result.items[i].backend;
+    const auto call =
+        Parsed<v1::EncodeResponse>(MakeEncodeResponse({&items[i], 1}, own.result())).result();
+    v1::EncodeResult got = batch.results(static_cast<int>(i));
+    EXPECT_TRUE(got.has_status()) << i;
+    got.clear_status();
+    EXPECT_EQ(got.SerializeAsString(), call.SerializeAsString()) << i;
+  }
 }
 
 TEST(BatchResponseTest, ItemThatFailedOnlyInTheEngineHasItsStatus) {
