@@ -17,9 +17,9 @@
 namespace phasor::cpu {
 namespace {
 
-// The work of one thread below which no other one is asked to help. Waking a thread costs tens of
-// microseconds, in which a core writes a few hundred KiB.
-constexpr int64_t kPieceBytes = 256 << 10;
+// The work of one thread below which no other one is asked to help, be it one job or many. Waking
+// a thread costs tens of microseconds, in which a core writes a few hundred KiB.
+constexpr int64_t kShareBytes = 256 << 10;
 
 // Tokens of a piece of a move, at least: a page of most caches.
 constexpr int64_t kMovePiece = 16;
@@ -55,13 +55,33 @@ Scratch& ThreadScratch() {
   return scratch;
 }
 
-// A piece of a job: rows or tokens [first, first + count).
+// A piece of a job: rows or tokens [first, first + count). `bytes`: what a vector kernel writes in
+// the time that the piece takes.
 struct Piece {
   const Job* job;
   int64_t first;
   int64_t count;
+  int64_t bytes;
 };
 using Pieces = absl::InlinedVector<Piece, 4>;
+
+// Pieces that one thread takes together.
+using Shares = absl::InlinedVector<absl::Span<const Piece>, 4>;
+
+// Neighbours share a thread up to kShareBytes.
+Shares SharesOf(const Pieces& pieces) {
+  Shares shares;
+  int64_t room = 0;
+  for (const Piece& piece : pieces) {
+    if (shares.empty() || piece.bytes > room) {
+      shares.emplace_back(&piece, 0);
+      room = kShareBytes;
+    }
+    shares.back() = {shares.back().data(), shares.back().size() + 1};
+    room -= piece.bytes;
+  }
+  return shares;
+}
 
 // What a core may have of the last-level cache. sysconf would add up the caches of a whole AMD
 // socket. Hosts with many cores may report hundreds of MiB, of which a virtual machine has a small
@@ -93,8 +113,10 @@ class CpuBackend final : public Backend {
       if (const auto* rotary = std::get_if<RotaryJob>(&job)) GatherWhole(*rotary);
       Split(job, &pieces);
     }
-    pool_.ParallelFor(static_cast<int64_t>(pieces.size()),
-                      [&](int64_t i) { RunPiece(pieces[static_cast<size_t>(i)]); });
+    const Shares shares = SharesOf(pieces);
+    pool_.ParallelFor(static_cast<int64_t>(shares.size()), [&](int64_t i) {
+      for (const Piece& piece : shares[static_cast<size_t>(i)]) RunPiece(piece);
+    });
     return absl::OkStatus();
   }
 
@@ -123,19 +145,27 @@ class CpuBackend final : public Backend {
     return bytes;
   }
 
+  // Whether it runs in PARITY's scalar loops, which write a byte in about the time of 16.
+  static bool IsScalar(const Job& job) {
+    if (const auto* encode = std::get_if<EncodeJob>(&job)) return encode->plan->parity.has_value();
+    const auto* const rotary = std::get_if<RotaryJob>(&job);
+    return rotary != nullptr && rotary->plan->parity.has_value();
+  }
+
   void Split(const Job& job, Pieces* pieces) const {
     const int64_t rows = Rows(job);
     if (rows == 0) return;
-    const int64_t row_bytes = std::max<int64_t>(RowBytes(job), 1);
+    const int64_t row_bytes = std::max<int64_t>(RowBytes(job), 1) * (IsScalar(job) ? 16 : 1);
     // Pieces of a few hundred KiB, and enough of them that threads finish together.
     // A token has rows in all layers of a move; several tokens have whole pages.
     const auto* const move = std::get_if<MoveJob>(&job);
     const int64_t least = move != nullptr && move->mode != MoveMode::kCompare ? kMovePiece : 1;
-    const int64_t wanted = std::max<int64_t>(kPieceBytes / row_bytes, least);
+    const int64_t wanted = std::max<int64_t>(kShareBytes / row_bytes, least);
     const bool whole = threads() == 1 && !(move != nullptr && move->stop != nullptr);
     const int64_t per_piece = whole ? rows : std::min(wanted, rows);
     for (int64_t first = 0; first < rows; first += per_piece) {
-      pieces->push_back({&job, first, std::min(per_piece, rows - first)});
+      const int64_t count = std::min(per_piece, rows - first);
+      pieces->push_back({&job, first, count, count * row_bytes});
     }
   }
 

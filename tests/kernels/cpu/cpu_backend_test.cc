@@ -4,9 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
 #include "kernels/math/convert.h"
 #include "kernels/request/request.h"
 #include "tests/support/backends.h"
+#include "tests/support/key_cache.h"
 #include "tests/support/tensors.h"
 
 namespace phasor::cpu {
@@ -56,7 +62,7 @@ TEST(CpuBackendTest, JobsOfOneBatchDoNotInfluenceEachOther) {
     EncodeRequest request;
     request.spec.preset = "transformer";
     request.spec.dim = 2 + 2 * i;
-    request.positions = AxisRange{IntegerRange{i, 1 + i, 3 * i}};
+    request.positions = AxisRange{IntegerRange{i, 1 + i, 100 * i}};  // 2 MiB in all
     prepared.push_back(*PrepareEncode(request, Compile(), "item"));
     together.emplace_back(Dtype::kFloat32, prepared.back().output_bytes / 4);
     alone.emplace_back(Dtype::kFloat32, prepared.back().output_bytes / 4);
@@ -72,6 +78,42 @@ TEST(CpuBackendTest, JobsOfOneBatchDoNotInfluenceEachOther) {
     EXPECT_TRUE(SameBits(alone[i], together[i])) << i;
     EXPECT_TRUE(together[i].GuardsIntact());
   }
+}
+
+// A move asks its Stop before each piece, on the thread that computes it.
+TEST(CpuBackendTest, SmallJobsOfABatchStayOnTheCallersThread) {
+  constexpr int64_t kTokens = 16, kHeadDim = 64, kBytes = kTokens * kHeadDim * 2;
+  constexpr size_t kJobs = 64;  // 128 KiB in all
+  MoveRequest request;
+  request.mode = MoveMode::kMove;
+  request.pools = {kBytes};
+  request.layouts = {
+      {.name = "nhd", .pages = 1, .page_size = kTokens, .heads = 1, .head_dim = kHeadDim}};
+  request.specs = {{.spec = {.preset = "rope-half-split"}}};
+  request.layers = {{.spec = 0, .place = {0, 0}}};
+  request.groups = {{.runs = {{.block_table = {0}, .count = kTokens, .from = 0, .to = 5}}}};
+  const auto move = PrepareMove(request, Compile(), "item");
+  ASSERT_TRUE(move.ok()) << move.status();
+
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  Stop stop([&] {
+    const std::lock_guard<std::mutex> lock(mutex);
+    threads.insert(std::this_thread::get_id());
+    return absl::OkStatus();
+  });
+  std::vector<testing::Pool> pools;
+  std::vector<Job> jobs;
+  for (size_t i = 0; i < kJobs; ++i) pools.emplace_back(static_cast<size_t>(kBytes));
+  for (testing::Pool& pool : pools) {
+    std::byte* const memory = pool.data();
+    MoveJob job = MakeMoveJob(*move, {&memory, 1}, nullptr);
+    job.stop = &stop;
+    jobs.emplace_back(job);
+  }
+  const auto backend = MakeCpuBackend({RunnableTargets().front(), 4});
+  for (int round = 0; round < 200; ++round) ASSERT_TRUE(backend->Run(jobs).ok());
+  EXPECT_EQ(threads, std::set{std::this_thread::get_id()});
 }
 
 TEST(CpuBackendTest, BatchPositionsRotateEachBatchEntryByItsOwn) {
