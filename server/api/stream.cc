@@ -103,12 +103,10 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       last_bytes_ = static_cast<int64_t>(incoming_.Length());
     }
     CallCounter::NoteReceived(context_, static_cast<int64_t>(incoming_.Length()));
-    timer_->Touch();
     Take();
   }
 
   void OnWriteDone(bool ok) override {
-    timer_->Touch();
     Turn turn(this);
     CallCounter::NoteAnswerTaken(context_);
     writing_ = false;
@@ -146,10 +144,12 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
 
-  // The message being taken has its share of the byte budget or is answered; read the next one.
-  void Taken() {
+  // The message being taken has its share of the byte budget, or is answered and costs none; read
+  // the next one.
+  void Taken(int64_t cost_bytes) {
     Turn turn(this);
     taking_ = false;
+    owed_bytes_ += cost_bytes;
   }
 
   void Answer(grpc::ByteBuffer answer, int64_t cost_bytes, Permit quota_permit) {
@@ -179,7 +179,9 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   void Settle(int64_t cost_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     --owed_messages_;
     owed_bytes_ -= cost_bytes;
-    if (owed_messages_ == 0) room_.reset();
+    if (owed_messages_ > 0) return;
+    room_.reset();
+    timer_->Touch();  // only a stream that owes nothing can be idle
   }
 
   // The caller reads no more answers: drops them and ends the stream.
@@ -282,19 +284,19 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   // Written under the lock, read without it.
   std::atomic<bool> abandoned_ = false;  // the caller reads no more answers
+  std::atomic<bool> draining_ = false;   // takes no new items
   std::atomic<bool> waits_ = false;      // waits for room to read
 
   absl::Mutex mu_;
   bool taking_ ABSL_GUARDED_BY(mu_) = false;  // reading, or the message has no budget yet
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);  // set: reads no more, ends with this
   int64_t owed_messages_ ABSL_GUARDED_BY(mu_) = 0;        // received and not yet answered
-  int64_t owed_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t last_bytes_ ABSL_GUARDED_BY(mu_) = 0;      // size of the last message
-  bool asked_ ABSL_GUARDED_BY(mu_) = false;          // the engine is going to call Read
-  std::optional<Permit> room_ ABSL_GUARDED_BY(mu_);  // budget for the message being read
+  int64_t owed_bytes_ ABSL_GUARDED_BY(mu_) = 0;           // of those that were admitted
+  int64_t last_bytes_ ABSL_GUARDED_BY(mu_) = 0;           // size of the last message
+  bool asked_ ABSL_GUARDED_BY(mu_) = false;               // the engine is going to call Read
+  std::optional<Permit> room_ ABSL_GUARDED_BY(mu_);       // budget for the message being read
   std::deque<Outgoing> answers_ ABSL_GUARDED_BY(mu_);
   std::map<int64_t, OpenItem> open_ ABSL_GUARDED_BY(mu_);
 };
@@ -327,7 +329,7 @@ class Stream::Call final : public engine::Call {
   }
   void Admitted() override {
     admitted_ = true;
-    stream_->Taken();
+    stream_->Taken(cost_bytes);
   }
 
   void Done(absl::StatusOr<engine::Result> result) override {
@@ -342,7 +344,7 @@ class Stream::Call final : public engine::Call {
       stream_->Close(answer.id, chunk_of.get());
     }
     Answer();
-    if (!admitted_) stream_->Taken();
+    if (!admitted_) stream_->Taken(0);
   }
 
   // Sends `answer`, which describes the first item if its status is OK.
@@ -353,7 +355,7 @@ class Stream::Call final : public engine::Call {
       observer->Answered({received_at_, static_cast<int>(answer.status.code()), received_bytes,
                           static_cast<int64_t>(message.Length()), phases});
     }
-    stream_->Answer(std::move(message), cost_bytes, std::move(quota_permit));
+    stream_->Answer(std::move(message), admitted_ ? cost_bytes : 0, std::move(quota_permit));
   }
 
   StreamAnswer answer;
@@ -381,7 +383,7 @@ void Stream::Take() {
   call->answer.status = view.status();
   if (view.ok() && !view->items.empty()) return Submit(std::move(call), *std::move(view));
   call->Answer();
-  Taken();
+  Taken(0);
 }
 
 absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked, int64_t* plan_bytes) {
@@ -403,10 +405,7 @@ absl::StatusOr<RequestView> Stream::ViewOf(StreamRequest request, const WalkedMe
     call->answer.chunk = *chunk;
     return Cut(request.id, *chunk, walked, call);
   }
-  {
-    absl::MutexLock lock(&mu_);
-    if (draining_) return Draining();
-  }
+  if (draining_.load(std::memory_order_relaxed)) return Draining();
   if (auto* status = std::get_if<absl::Status>(&request.content)) return std::move(*status);
   if (auto* view = std::get_if<RequestView>(&request.content)) return std::move(*view);
   PHASOR_RETURN_IF_ERROR(Open(request.id, std::get<ChunkedItem>(std::move(request.content)), call));
@@ -466,10 +465,6 @@ void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
   call->held = std::move(view.bound.held);
   call->transfers = std::move(view.bound.transfers);
   call->other_bytes = view.bound.shared_bytes;
-  {
-    absl::MutexLock lock(&mu_);
-    owed_bytes_ += call->cost_bytes;
-  }
   absl::StatusOr<Permit> permit = quota_.Take(call->cost_bytes);
   if (!permit.ok()) return call->Done(permit.status());
   call->quota_permit = *std::move(permit);
