@@ -3,6 +3,7 @@
 #include "bench/server/echo.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -24,13 +25,24 @@ grpc::ServerUnaryReactor* FinishOk(grpc::CallbackServerContext* context) {
   return reactor;
 }
 
-// Answers each message with the same bytes. As phasor-server does, it reads on while answers wait,
-// and lets gRPC send those that wait together. Threads: those of gRPC.
+void Occupy(std::chrono::nanoseconds time) {
+  if (time == time.zero()) return;
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+// Answers each message with the same bytes, after it was busy. As phasor-server does, it reads on
+// while answers wait, and lets gRPC send those that wait together. Threads: those of gRPC.
 class EchoStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  explicit EchoStream(const grpc::ByteBuffer& reply) : reply_(reply) { StartRead(&message_); }
+  EchoStream(const grpc::ByteBuffer& reply, std::chrono::nanoseconds busy)
+      : reply_(reply), busy_(busy) {
+    StartRead(&message_);
+  }
 
   void OnReadDone(bool ok) override {
+    if (ok) Occupy(busy_);
     const absl::MutexLock lock(&mu_);
     if (!ok) {
       reads_ended_ = true;
@@ -58,6 +70,7 @@ class EchoStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   }
 
   const grpc::ByteBuffer reply_;
+  const std::chrono::nanoseconds busy_;
   grpc::ByteBuffer message_;
   absl::Mutex mu_;
   int64_t unanswered_ ABSL_GUARDED_BY(mu_) = 0;  // the one that is being written included
@@ -66,19 +79,20 @@ class EchoStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
 
 class EchoService final : public rpc::PositionEmbeddingServiceBase {
  public:
-  explicit EchoService(int64_t reply_bytes) {
+  EchoService(int64_t reply_bytes, absl::Duration busy) : busy_(absl::ToChronoNanoseconds(busy)) {
     const grpc::Slice slice(std::string(static_cast<size_t>(reply_bytes), 'x'));
     reply_ = grpc::ByteBuffer(&slice, 1);
   }
 
   grpc::ServerUnaryReactor* Encode(grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
                                    grpc::ByteBuffer* response) override {
+    Occupy(busy_);
     *response = reply_;
     return FinishOk(context);
   }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamEncode(
       grpc::CallbackServerContext*) override {
-    return new EchoStream(reply_);
+    return new EchoStream(reply_, busy_);
   }
   grpc::ServerUnaryReactor* ApplyRoPE(grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request,
@@ -88,6 +102,7 @@ class EchoService final : public rpc::PositionEmbeddingServiceBase {
   }
 
  private:
+  const std::chrono::nanoseconds busy_;
   grpc::ByteBuffer reply_;
 };
 
@@ -113,8 +128,8 @@ class CopyingService final : public rpc::PositionEmbeddingServiceBase {
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeEchoService(int64_t reply_bytes) {
-  return std::make_unique<EchoService>(reply_bytes);
+std::unique_ptr<grpc::Service> MakeEchoService(int64_t reply_bytes, absl::Duration busy) {
+  return std::make_unique<EchoService>(reply_bytes, busy);
 }
 
 std::unique_ptr<grpc::Service> MakeCopyingService() { return std::make_unique<CopyingService>(); }

@@ -8,11 +8,14 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/time/time.h"
+
 namespace phasor::bench {
 
 // Answers ApplyRoPE with the request's bytes: received memory is sent as it is. Answers Encode, and
-// each message of StreamEncode, with `reply_bytes` bytes.
-std::unique_ptr<grpc::Service> MakeEchoService(int64_t reply_bytes);
+// each message of StreamEncode, with `reply_bytes` bytes; each of these first occupies its thread
+// for `busy`.
+std::unique_ptr<grpc::Service> MakeEchoService(int64_t reply_bytes, absl::Duration busy = {});
 
 // Answers ApplyRoPE with a copy of the request's bytes in one piece of pooled memory. A server that
 // writes its result to other memory reads and writes each byte once too, whatever it computes.

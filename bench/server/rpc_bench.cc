@@ -48,7 +48,7 @@ struct Server {
 // The servers, all over one transport.
 struct Clients {
   std::string transport;
-  Server phasor, echo, copying, protobuf;
+  Server phasor, echo, busy_echo, copying, protobuf;
 };
 
 // One measurement: the bytes of the tensor to rotate, and the calls at a time.
@@ -106,7 +106,7 @@ void BenchSmallEncode(Bench& bench, Clients& clients, int in_flight) {
   const grpc::ByteBuffer request = EncodeMessage(kSmallEncode);
   CheckEncodeAnswer(kSmallEncode, clients.phasor.client.Run(kEncodeMethod, request));
   // The processor time of the server for one call, of each run.
-  std::vector<double> phasor_us, echo_us;
+  std::vector<double> phasor_us, echo_us, busy_echo_us;
   const auto load = [&](Server& server, std::vector<double>* cpu_us) {
     return Candidate{[&, calls, cpu_us] {
                        const double before = server.process.CpuSeconds();
@@ -119,7 +119,8 @@ void BenchSmallEncode(Bench& bench, Clients& clients, int in_flight) {
   arguments.full_rounds = 41;
   arguments.row_seconds = 30;
   const auto seconds =
-      RoundSeconds(arguments, {load(clients.phasor, &phasor_us), load(clients.echo, &echo_us)});
+      RoundSeconds(arguments, {load(clients.phasor, &phasor_us), load(clients.echo, &echo_us),
+                               load(clients.busy_echo, &busy_echo_us)});
   const bool has_target = in_flight == 16;
 
   Row row = RpcRow("rpc_encode", LoadShape("64 B", in_flight, clients));
@@ -128,9 +129,16 @@ void BenchSmallEncode(Bench& bench, Clients& clients, int in_flight) {
   row = RateRow(row, calls / Median(seconds[0]), calls / Median(seconds[1]));
   row.ratio = MedianRatio(seconds[1], seconds[0]);
   row.target = has_target ? std::optional(0.85) : std::nullopt;
+  row.most = MedianRatio(seconds[1], seconds[2]);
+  bench.report->Add(row);
+  row.most = std::nullopt;
+  row.baseline = "busy echo";
+  row = RateRow(row, calls / Median(seconds[0]), calls / Median(seconds[2]));
+  row.ratio = MedianRatio(seconds[2], seconds[0]);
   bench.report->Add(row);
   row.name = "rpc_encode_cpu";
   row.unit = "us";
+  row.baseline = "echo";
   bench.report->Add(CostRow(row, Median(phasor_us), Median(echo_us)));
   row.name = "rpc_encode_ours";
   row.baseline = "limit";
@@ -167,12 +175,16 @@ void BenchRope(Bench& bench, Clients& clients, const Load& of) {
   const Targets targets = TargetsOf(payload);
   Row row = RpcRow("rpc_rope", LoadShape(SizeText(payload), in_flight, clients));
   row.unit = "GB/s";
-  row.baseline = "echo";
-  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[1]), targets.echo));
-  row.baseline = "copying echo";
-  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[2]), targets.echo));
-  row.baseline = "protobuf handler";
-  bench.report->Add(RateRow(row, rate(seconds[0]), rate(seconds[3]), targets.protobuf));
+  const auto add = [&](std::string baseline, size_t of, std::optional<double> target,
+                       std::optional<size_t> floor) {
+    Row against = RateRow(row, rate(seconds[0]), rate(seconds[of]), target);
+    against.baseline = std::move(baseline);
+    if (floor.has_value()) against.most = seconds[of] / seconds[*floor];
+    bench.report->Add(std::move(against));
+  };
+  add("echo", 1, targets.echo, 2);
+  add("copying echo", 2, targets.echo, {});
+  add("protobuf handler", 3, targets.protobuf, 2);
 }
 
 void BenchCalls(Bench& bench) {
@@ -180,13 +192,19 @@ void BenchCalls(Bench& bench) {
   const int64_t reply_bytes = static_cast<int64_t>(
       RawClient(phasor.tcp()).Run(kEncodeMethod, EncodeMessage(kSmallEncode)).Length());
   ChildServer echo("echo", bench.directory, reply_bytes);
+  ChildServer busy_echo("busy_echo", bench.directory, reply_bytes);
   ChildServer copying("copy", bench.directory);
   ChildServer protobuf("protobuf", bench.directory);
   const auto over_tcp = [](const ChildServer& s) { return Server{s, RawClient(s.tcp())}; };
   const auto local_to = [](const ChildServer& s) { return Server{s, RawClient(s.unix_socket())}; };
-  Clients tcp{"TCP", over_tcp(phasor), over_tcp(echo), over_tcp(copying), over_tcp(protobuf)};
-  Clients local{"Unix socket", local_to(phasor), local_to(echo), local_to(copying),
-                local_to(protobuf)};
+  Clients tcp{"TCP",
+              over_tcp(phasor),
+              over_tcp(echo),
+              over_tcp(busy_echo),
+              over_tcp(copying),
+              over_tcp(protobuf)};
+  Clients local{"Unix socket",       local_to(phasor),  local_to(echo),
+                local_to(busy_echo), local_to(copying), local_to(protobuf)};
   for (Clients* clients : {&tcp, &local}) {
     for (const int in_flight : {1, 16, 64}) BenchSmallEncode(bench, *clients, in_flight);
   }

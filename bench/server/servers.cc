@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -22,6 +23,7 @@
 #include "proto/convert.h"
 #include "proto/grpc_status.h"
 #include "server/base/process.h"
+#include "server/grpc/callback_threads.h"
 #include "server/server.h"
 
 namespace phasor::bench {
@@ -87,7 +89,8 @@ int ServePhasor(const std::string& unix_path) {
   return 0;
 }
 
-int ServeService(const std::string& unix_path, grpc::Service* service) {
+int ServeService(const std::string& unix_path, grpc::Service* service,
+                 bool on_few_threads = false) {
   int port = 0;
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(-1);
@@ -98,6 +101,8 @@ int ServeService(const std::string& unix_path, grpc::Service* service) {
   builder.RegisterService(service);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) Die("a server does not start");
+  std::optional<CallbackThreads> held;
+  if (on_few_threads) held.emplace(ReceivingThreads(UsableCores()), [] { return false; });
   ServeUntilEnd(absl::StrCat("127.0.0.1:", port));
   return 0;
 }
@@ -107,6 +112,10 @@ int ServeService(const std::string& unix_path, grpc::Service* service) {
 int Serve(const std::string& kind, const std::string& unix_path, int64_t reply_bytes) {
   if (kind == "phasor") return ServePhasor(unix_path);
   if (kind == "echo") return ServeService(unix_path, MakeEchoService(reply_bytes).get());
+  if (kind == "busy_echo") {
+    return ServeService(unix_path, MakeEchoService(reply_bytes, absl::Microseconds(3)).get(),
+                        /*on_few_threads=*/true);
+  }
   if (kind == "copy") return ServeService(unix_path, MakeCopyingService().get());
   const auto backend = MakeBackend({});
   if (!backend.ok()) Die(backend.status().ToString());

@@ -68,6 +68,29 @@ TEST(HarnessTest, MissedTargetsAreShownAndWritten) {
   EXPECT_EQ(rows[0]["machine"]["isa"], "AVX2");
 }
 
+TEST(HarnessTest, RowWithinATenthOfItsFloorMeetsATargetBeyondIt) {
+  const auto wanted = [](double target, double most) {
+    Row row = RateRow({}, 1, 1, target);
+    row.most = most;
+    return row.wanted();
+  };
+  EXPECT_DOUBLE_EQ(wanted(2, 1.5), 1.35);
+  EXPECT_DOUBLE_EQ(wanted(2, 3), 2);  // a floor farther away leaves the target as it is
+
+  ::testing::internal::CaptureStdout();
+  Report report("bench_test", {}, "AVX2");
+  for (const double ratio : {1.34, 1.36}) {
+    Row row = RateRow({.name = "row"}, ratio, 1, 2);
+    row.most = 1.5;
+    report.Add(row);
+  }
+  report.Finish();
+  const std::string printed = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(printed, HasSubstr("1.340  >= 2.00 (floor 1.50) MISS"));
+  EXPECT_THAT(printed, HasSubstr("1.360  >= 2.00 (floor 1.50) met"));
+  EXPECT_THAT(printed, HasSubstr("row   : 1.340 of , target 1.35\n1 of 2 targets met, 1 missed"));
+}
+
 TEST(HarnessTest, DataIsNeverZeroOrSubnormal) {
   const Memory memory(int64_t{2} << 20);
   FillNormal(Dtype::kFloat16, memory);

@@ -18,8 +18,8 @@ HEAD = "| what | shape | dtype | threads | value | baseline | ratio | target |\n
 def line(row):
     verdict = "" if row["target"] is None else " met" if row["met"] else " **MISS**"
     target = "" if row["target"] is None else f"{row['target']:.2g}"
-    if "most" in row and row["met"] is False:
-        target += f"; memory {row['most']:.2f}"
+    if row["target"] is not None and row["ratio"] < row["target"] and "most" in row:
+        target += f"; floor {row['most']:.2f}"
     shape = (f"{row['shape']}, {row['cache']}" if row["cache"] else row["shape"]).replace("|", "\\|")
     value, baseline = f"{row['value']:.4g} {row['unit']}", f"{row['baseline']} {row['baseline_value']:.4g}"
     return f"| {row['name']} | {shape} | {row['dtype']} | {row['threads']} | {value} | {baseline} | {row['ratio']:.2f}{verdict} | {target} |\n"

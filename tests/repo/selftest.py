@@ -212,6 +212,9 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(results.violations(tree), [])
         tree["docs/a.md"] = tree["docs/a.md"].replace("**MISS**", "met")
         self.assertEqual(len(results.violations(tree)), 1)
+        floored = row | {"target": 0.9, "met": True, "most": 0.55}
+        self.assertIn("| 0.50 met | 0.9; floor 0.55 |", results.line(floored))
+        self.assertNotIn("floor", results.line(floored | {"ratio": 0.95}))
 
 
 class HeadersTest(unittest.TestCase):
