@@ -20,56 +20,57 @@ constexpr int64_t kMaxTokens = int64_t{1} << 40;
 
 // Checks ----------------------------------------------------------------------------------------
 
-absl::Status CheckCount(int64_t count, std::string_view path) {
-  if (count >= 0 && count <= kMaxTokens) return absl::OkStatus();
+bool IsCount(int64_t count) { return count >= 0 && count <= kMaxTokens; }
+
+absl::Status WrongCount(int64_t count, std::string_view path) {
   return InvalidAt(path, StrCat(count, " is out of range; must be in [0, 2^40]"));
 }
 
-// Checks that the last position of the range is representable; then all before it are.
-absl::Status CheckLast(const PositionSource::AxisSteps& steps, std::string_view path) {
-  if (steps.count < 2) return absl::OkStatus();
+// Whether the last position of the range is representable; then all before it are.
+bool LastFits(const PositionSource::AxisSteps& steps) {
+  if (steps.count < 2) return true;
   Int128 last = 0;
-  if (__builtin_mul_overflow(ToFixed(steps.step), Int128{steps.count - 1}, &last) ||
-      __builtin_add_overflow(last, ToFixed(steps.start), &last)) {
-    return InvalidAt(path, "the last position leaves [-2^63, 2^63); must stay inside");
-  }
-  return absl::OkStatus();
+  return !__builtin_mul_overflow(ToFixed(steps.step), Int128{steps.count - 1}, &last) &&
+         !__builtin_add_overflow(last, ToFixed(steps.start), &last);
 }
 
-absl::StatusOr<Position> RealPosition(double x, std::string_view path) {
-  Position position;
-  if (PositionFromDouble(x, &position)) return position;
+absl::Status WrongReal(double x, std::string_view path) {
   return InvalidAt(path, StrCat(x, "; must be finite and below 2^63 in magnitude"));
 }
 
-absl::StatusOr<PositionSource::AxisSteps> MakeSteps(const AxisRange& range, std::string_view path) {
+// `path` and `part` are the path of the range. Ranges come with every call, so they are joined only
+// for errors.
+absl::StatusOr<PositionSource::AxisSteps> MakeSteps(const AxisRange& range, std::string_view path,
+                                                    std::string_view part) {
+  const auto* const integer = std::get_if<IntegerRange>(&range);
+  const auto at = [&](std::string_view field) {
+    return StrCat(path, part, integer != nullptr ? ".integer" : ".real", field);
+  };
   PositionSource::AxisSteps steps;
-  std::string kind;
-  if (const auto* integer = std::get_if<IntegerRange>(&range)) {
-    kind = StrCat(path, ".integer");
+  if (integer != nullptr) {
     steps = {{integer->start, 0}, {integer->step, 0}, integer->count};
   } else {
     const RealRange& real = std::get<RealRange>(range);
-    kind = StrCat(path, ".real");
-    PHASOR_ASSIGN_OR_RETURN(steps.start, RealPosition(real.start, StrCat(kind, ".start")));
-    PHASOR_ASSIGN_OR_RETURN(steps.step, RealPosition(real.step, StrCat(kind, ".step")));
+    if (!PositionFromDouble(real.start, &steps.start)) return WrongReal(real.start, at(".start"));
+    if (!PositionFromDouble(real.step, &steps.step)) return WrongReal(real.step, at(".step"));
     steps.count = real.count;
   }
-  PHASOR_RETURN_IF_ERROR(CheckCount(steps.count, StrCat(kind, ".count")));
-  PHASOR_RETURN_IF_ERROR(CheckLast(steps, kind));
+  if (!IsCount(steps.count)) return WrongCount(steps.count, at(".count"));
+  if (!LastFits(steps)) {
+    return InvalidAt(at(""), "the last position leaves [-2^63, 2^63); must stay inside");
+  }
   return steps;
 }
 
-absl::Status CheckOneAxis(int axes, std::string_view path) {
-  if (axes == 1) return absl::OkStatus();
+absl::Status ManyAxes(int axes, std::string_view path) {
   return InvalidAt(
       path, StrCat("one axis, the spec has ", axes, "; must be a grid or a tensor with that many"));
 }
 
 absl::StatusOr<PositionSource> FromRange(const AxisRange& range, int axes, std::string_view path) {
-  PHASOR_RETURN_IF_ERROR(CheckOneAxis(axes, path));
+  if (axes != 1) return ManyAxes(axes, StrCat(path, ".range"));
   PositionSource source;
-  PHASOR_ASSIGN_OR_RETURN(source.grid[0], MakeSteps(range, path));
+  PHASOR_ASSIGN_OR_RETURN(source.grid[0], MakeSteps(range, path, ".range"));
   source.tokens = source.grid[0].count;
   return source;
 }
@@ -84,7 +85,7 @@ absl::StatusOr<PositionSource> FromGrid(const PositionGrid& grid, int axes, std:
   source.tokens = 1;
   for (int a = 0; a < axes; ++a) {
     const std::string axis_path = StrCat(path, ".axes[", a, "]");
-    PHASOR_ASSIGN_OR_RETURN(source.grid[a], MakeSteps(grid.axes[a], axis_path));
+    PHASOR_ASSIGN_OR_RETURN(source.grid[a], MakeSteps(grid.axes[a], axis_path, ""));
   }
   // The product cannot overflow: a zero count makes it zero, whatever the other counts are.
   for (int a = 0; a < axes; ++a) {
@@ -111,7 +112,7 @@ std::string_view SequenceError(int64_t length, int64_t offset, int64_t before) {
 
 absl::StatusOr<PositionSource> FromRagged(const RaggedPositions& ragged, int axes,
                                           std::string_view path) {
-  PHASOR_RETURN_IF_ERROR(CheckOneAxis(axes, path));
+  if (axes != 1) return ManyAxes(axes, path);
   const size_t sequences = ragged.lengths.size();
   if (!ragged.offsets.empty() && ragged.offsets.size() != sequences) {
     return InvalidAt(StrCat(path, ".offsets"),
@@ -169,7 +170,9 @@ absl::StatusOr<PositionSource> FromTensor(const PositionTensor& tensor, int axes
                                                  : "[tokens] or [batch, tokens]"));
   }
   for (size_t i = 0; i < rank; ++i) {
-    PHASOR_RETURN_IF_ERROR(CheckCount(tensor.shape[i], StrCat(shape_path, "[", i, "]")));
+    if (!IsCount(tensor.shape[i])) {
+      return WrongCount(tensor.shape[i], StrCat(shape_path, "[", i, "]"));
+    }
   }
   if (trailing && tensor.shape.back() != axes) {
     return InvalidAt(StrCat(shape_path, "[", rank - 1, "]"),
@@ -306,7 +309,7 @@ void SliceSequences(const PositionSource& source, int64_t first, int64_t count,
 absl::StatusOr<PositionSource> MakePositionSource(const Positions& positions, int axes,
                                                   std::string_view path) {
   if (const auto* range = std::get_if<AxisRange>(&positions)) {
-    return FromRange(*range, axes, StrCat(path, ".range"));
+    return FromRange(*range, axes, path);
   }
   if (const auto* grid = std::get_if<PositionGrid>(&positions)) {
     return FromGrid(*grid, axes, StrCat(path, ".grid"));

@@ -48,14 +48,21 @@ std::optional<ItemKind> PlainKind(const Prepared& prepared) {
 // refuse them inside their request only.
 constexpr size_t kMaxPositionsBytes = 128;
 
+std::optional<Positions> ParsePositions(std::string_view bytes) {
+  MessageRoom room;
+  v1::Positions& wire = room.Make<v1::Positions>();
+  if (!wire.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return std::nullopt;
+  absl::StatusOr<Positions> positions = PositionsFromWire(wire, "");
+  if (!positions.ok()) return std::nullopt;
+  return *std::move(positions);
+}
+
 // Reads positions and gives them to `prepared`. False: they are wrong, or long.
 bool SetPositions(std::string_view bytes, Prepared* prepared) {
   if (bytes.size() > kMaxPositionsBytes) return false;
-  MessageRoom room;
-  v1::Positions& wire = room.Make<v1::Positions>();
-  if (!wire.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return false;
-  const absl::StatusOr<Positions> positions = PositionsFromWire(wire, "");
-  if (!positions.ok()) return false;
+  std::optional<Positions> positions = PlainRange(bytes);
+  if (!positions.has_value()) positions = ParsePositions(bytes);
+  if (!positions.has_value()) return false;
   if (auto* const encode = std::get_if<PreparedEncode>(prepared)) {
     return ReplacePositions(*positions, "", encode).ok();
   }
@@ -63,6 +70,36 @@ bool SetPositions(std::string_view bytes, Prepared* prepared) {
 }
 
 }  // namespace
+
+std::optional<AxisRange> PlainRange(std::string_view positions) {
+  for (const uint32_t message :
+       {uint32_t{v1::Positions::kRangeFieldNumber}, uint32_t{v1::AxisRange::kIntegerFieldNumber}}) {
+    const std::optional<PlainField> field = TakePlainField(&positions);
+    if (!field.has_value() || !field->IsBytes(message)) return std::nullopt;
+    if (!positions.empty()) return std::nullopt;
+    positions = field->value;
+  }
+  IntegerRange range;
+  while (!positions.empty()) {
+    const std::optional<PlainField> field = TakePlainField(&positions);
+    if (!field.has_value() || field->kind != PlainField::Kind::kVarint) return std::nullopt;
+    const auto value = static_cast<int64_t>(field->varint);
+    switch (field->number) {
+      case v1::IntegerRange::kStartFieldNumber:
+        range.start = value;
+        break;
+      case v1::IntegerRange::kStepFieldNumber:
+        range.step = value;
+        break;
+      case v1::IntegerRange::kCountFieldNumber:
+        range.count = value;
+        break;
+      default:
+        return std::nullopt;
+    }
+  }
+  return range;
+}
 
 std::optional<CutItem> CutPositions(std::string_view item) {
   std::optional<CutItem> cut;

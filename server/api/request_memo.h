@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "kernels/request/prepared.h"
+#include "kernels/tensor/positions.h"
 
 namespace phasor::rpc {
 
@@ -31,6 +32,10 @@ struct CutItem {
 // nullopt: `item` has no positions or has them twice, or is not in the form that clients write. The
 // fields before and after the positions are whole, so they mean the same in that order.
 std::optional<CutItem> CutPositions(std::string_view item);
+
+// The range of integers that `positions` are. nullopt: they are of another kind, or not in the form
+// that clients write.
+std::optional<AxisRange> PlainRange(std::string_view positions);
 
 // Remembers few requests for each of its parts, and threads are dealt to the parts. A request that
 // it returns is what parsing and checking would give, because all that could differ is checked here

@@ -5,10 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "kernels/plan/plan.h"
 #include "proto/convert.h"
 #include "tests/support/requests.h"
@@ -48,6 +52,64 @@ TEST(CutPositionsTest, AnItemWithoutPositionsOrWithTwoIsNotCut) {
   EXPECT_FALSE(CutPositions("\x12\x01p\x12\x01p").has_value());
   EXPECT_FALSE(CutPositions("\x10\x01").has_value());            // a number of that field
   EXPECT_FALSE(CutPositions("\x12\x01p\x0A\x05s").has_value());  // cut off
+}
+
+// What protobuf reads, if that is a range of integers.
+std::optional<AxisRange> ParsedRange(const std::string& bytes) {
+  v1::Positions wire;
+  if (!wire.ParseFromString(bytes) || !wire.range().has_integer()) return std::nullopt;
+  return std::get<AxisRange>(*PositionsFromWire(wire, ""));
+}
+
+bool SameRange(const AxisRange& a, const AxisRange& b) {
+  const auto& x = std::get<IntegerRange>(a);
+  const auto& y = std::get<IntegerRange>(b);
+  return x.start == y.start && x.step == y.step && x.count == y.count;
+}
+
+TEST(PlainRangeTest, IsWhatClientsWrite) {
+  v1::Positions positions;
+  v1::IntegerRange& range = *positions.mutable_range()->mutable_integer();
+  constexpr int64_t kNumbers[] = {0, 1, -1, 127, 128, INT64_MAX, INT64_MIN};
+  for (const int64_t number : kNumbers) {
+    range.set_start(number);
+    range.set_count(number);
+    range.clear_step();
+    for (int i = 0; i < 2; ++i) {
+      const auto plain = PlainRange(positions.SerializeAsString());
+      ASSERT_TRUE(plain.has_value());
+      EXPECT_TRUE(SameRange(*plain, *ParsedRange(positions.SerializeAsString())));
+      range.set_step(number);
+    }
+  }
+  positions.mutable_range()->mutable_real()->set_count(1);
+  EXPECT_FALSE(PlainRange(positions.SerializeAsString()).has_value());
+  EXPECT_FALSE(PlainRange("").has_value());
+}
+
+TEST(PlainRangeTest, OfDamagedBytesIsWhatProtobufReadsOrNothing) {
+  v1::Positions positions;
+  v1::IntegerRange& range = *positions.mutable_range()->mutable_integer();
+  range.set_start(123456789);
+  range.set_step(-3);
+  range.set_count(70000);
+  std::minstd_rand random(1);
+  int plain_ones = 0;
+  for (int i = 0; i < 100000; ++i) {
+    std::string bytes = positions.SerializeAsString();
+    for (unsigned changes = 1 + random() % 3; changes > 0; --changes) {
+      const size_t at = random() % bytes.size();
+      if (random() % 4 == 0) bytes.insert(at, 1, static_cast<char>(random() % 256));
+      bytes[at] = static_cast<char>(random() % 2 == 0 ? random() % 32 : random() % 256);
+    }
+    const auto plain = PlainRange(bytes);
+    if (!plain.has_value()) continue;
+    ++plain_ones;
+    const auto parsed = ParsedRange(bytes);
+    ASSERT_TRUE(parsed.has_value()) << absl::CHexEscape(bytes);
+    ASSERT_TRUE(SameRange(*plain, *parsed)) << absl::CHexEscape(bytes);
+  }
+  EXPECT_GT(plain_ones, 1000);
 }
 
 TEST(RequestMemoTest, AThreadRemembersFewRequests) {
