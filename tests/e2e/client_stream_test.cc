@@ -165,17 +165,46 @@ TEST_F(ClientStreamTest, ChunksShowTheirProgress) {
   }
 }
 
-TEST(ClientStreamServerTest, AnIdleStreamEndsAfterTheConfiguredTime) {
+absl::StatusOr<std::unique_ptr<Server>> StartWithIdleTimeout(absl::Duration timeout) {
   ServerOptions options;
   options.listen = {"127.0.0.1:0"};
   options.log_level = "off";
-  options.stream_idle_timeout = absl::Milliseconds(100);
-  const auto server = Server::Start(options);
+  options.stream_idle_timeout = timeout;
+  return Server::Start(options);
+}
+
+TEST(ClientStreamServerTest, AnIdleStreamEndsAfterTheConfiguredTime) {
+  const auto server = StartWithIdleTimeout(absl::Milliseconds(100));
   ASSERT_TRUE(server.ok()) << server.status();
   const auto client = Client::Connect((*server)->listeners()[0]);
   const auto stream = client->StreamEncode();
   EXPECT_FALSE(stream->Read().has_value());
   EXPECT_EQ(stream->Finish().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+// A machine that stalls for the whole timeout ends the stream early; then the test takes more time.
+TEST(ClientStreamServerTest, AStreamIsIdleFromItsLastAnswerOn) {
+  for (absl::Duration timeout = absl::Milliseconds(400); timeout < absl::Minutes(1); timeout *= 2) {
+    const auto server = StartWithIdleTimeout(timeout);
+    ASSERT_TRUE(server.ok()) << server.status();
+    const auto client = Client::Connect((*server)->listeners()[0]);
+    const auto stream = client->StreamEncode();
+    const EncodeCall call{.spec = {.preset = "transformer", .dim = 4},
+                          .positions = IntegerRange{0, 1, 1}};
+    const absl::Time begun = absl::Now();
+    absl::Time written = begun;
+    bool answered = true;
+    while (answered && written - begun < timeout / 2) {
+      written = absl::Now();
+      answered = stream->Write(0, call).ok() && stream->Read().has_value();
+    }
+    if (!answered) continue;
+    EXPECT_FALSE(stream->Read().has_value());
+    EXPECT_GE(absl::Now() - written, timeout);
+    EXPECT_EQ(stream->Finish().code(), absl::StatusCode::kDeadlineExceeded);
+    return;
+  }
+  FAIL() << "every stream ended while it was in use";
 }
 
 }  // namespace
