@@ -175,7 +175,10 @@ Workload EncodeNextCall() {
 
 Workload BatchEncodeCall() {
   v1::BatchEncodeRequest message;
-  for (int i = 0; i < 16; ++i) *message.add_items() = EncodeOf64Bytes();
+  for (int i = 0; i < 16; ++i) {
+    v1::EncodeItem& item = *message.add_items() = EncodeOf64Bytes();
+    item.mutable_positions()->mutable_range()->mutable_integer()->set_start(1009 * i);
+  }
   return CallOf(&rpc::PositionEmbeddingServiceImpl::BatchEncode, message);
 }
 

@@ -36,6 +36,12 @@ const std::byte* Bytes(const std::string& raw, int64_t size) {
   return reinterpret_cast<const std::byte*>(raw.data());
 }
 
+// Item `i` of a batch, whose positions are its own.
+EncodeCase BatchItem(EncodeCase test_case, int i) {
+  test_case.first += 1009 * i;
+  return test_case;
+}
+
 }  // namespace
 
 grpc::ByteBuffer EncodeMessage(const EncodeCase& test_case) {
@@ -53,7 +59,7 @@ grpc::ByteBuffer StreamEncodeMessage(const EncodeCase& test_case) {
 
 grpc::ByteBuffer BatchEncodeMessage(const EncodeCase& test_case, int items) {
   v1::BatchEncodeRequest message;
-  for (int i = 0; i < items; ++i) *message.add_items() = ToWire(RequestOf(test_case));
+  for (int i = 0; i < items; ++i) *message.add_items() = ToWire(RequestOf(BatchItem(test_case, i)));
   return ToByteBuffer(message.SerializeAsString());
 }
 
@@ -90,8 +96,8 @@ void CheckStreamEncodeAnswer(const EncodeCase& test_case, grpc::ByteBuffer answe
 
 void CheckBatchEncodeAnswer(const EncodeCase& test_case, int items, grpc::ByteBuffer answer) {
   const auto message = Parse<v1::BatchEncodeResponse>(std::move(answer), items);
-  for (const std::string& raw : message.raw()) {
-    CheckEncode(test_case, Bytes(raw, test_case.bytes()), false);
+  for (int i = 0; i < items; ++i) {
+    CheckEncode(BatchItem(test_case, i), Bytes(message.raw(i), test_case.bytes()), false);
   }
 }
 

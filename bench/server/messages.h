@@ -11,7 +11,7 @@
 namespace phasor::bench {
 
 grpc::ByteBuffer EncodeMessage(const EncodeCase& test_case);
-// The same as one message of a stream, and `items` times in one batch.
+// The same as one message of a stream, and as `items` items of a batch, each at other positions.
 grpc::ByteBuffer StreamEncodeMessage(const EncodeCase& test_case);
 grpc::ByteBuffer BatchEncodeMessage(const EncodeCase& test_case, int items);
 

@@ -120,7 +120,9 @@ void BenchTinyItems(const Arguments& arguments, const std::string& directory,
   CheckEncodeAnswer(test_case, client.Run(kEncodeMethod, call));
   const grpc::ByteBuffer answer = client.RunStream(kStreamEncodeMethod, message, 1, 1);
   CheckStreamEncodeAnswer(test_case, answer);
-  CheckBatchEncodeAnswer(test_case, kBatch, client.Run(kBatchEncodeMethod, batch));
+  for (int time = 0; time < 2; ++time) {  // the server knows the items the second time
+    CheckBatchEncodeAnswer(test_case, kBatch, client.Run(kBatchEncodeMethod, batch));
+  }
   const ChildServer echo_server("echo", directory, static_cast<int64_t>(answer.Length()));
   RawClient echo(echo_server.unix_socket());
   const ChildServer busy_server("busy_echo", directory, static_cast<int64_t>(answer.Length()));

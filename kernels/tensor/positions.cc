@@ -121,6 +121,8 @@ absl::StatusOr<PositionSource> FromRagged(const RaggedPositions& ragged, int axe
   }
   PositionSource source;
   source.kind = PositionSource::Kind::kRagged;
+  source.starts.reserve(sequences);
+  source.ends.reserve(sequences);
   for (size_t s = 0; s < sequences; ++s) {
     const int64_t length = ragged.lengths[s];
     const int64_t offset = ragged.offsets.empty() ? 0 : ragged.offsets[s];

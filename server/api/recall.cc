@@ -83,17 +83,19 @@ std::optional<RequestView> RecallItems(ItemKind kind, absl::Span<const std::stri
   std::optional<RequestView> view(std::in_place);
   view->items.reserve(items.size());
   ResponseSize size(context.max_message_bytes);
-  for (const std::string_view bytes : items) {
+  view->recalled_items = static_cast<int64_t>(items.size());
+  while (!items.empty()) {
     engine::Item& item = view->items.emplace_back();
-    if (!context.memo->Find(kind, bytes, &item.prepared)) return std::nullopt;
+    item.parts = context.memo->Find(kind, items, &item.prepared);
+    if (item.parts == 0) return std::nullopt;
+    items.remove_prefix(item.parts);
     item.MakeSlots();
     if (!TakeEntries(&item, &raw)) return std::nullopt;
-    if (!size.AddItem("").ok() || !size.AddResults(item, "").ok()) return std::nullopt;
+    if (!size.AddItem("", item.parts).ok() || !size.AddResults(item, "").ok()) return std::nullopt;
     view->copied_bytes += engine::ScratchBytes(item);
   }
   if (!raw.empty()) return std::nullopt;
   view->response_bytes = size.element_bytes();
-  view->recalled_items = static_cast<int64_t>(items.size());
   return view;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cuts items at their positions, compares the rest with remembered ones, and gives copies of those
-// the positions of the new item.
+// the positions of the new items.
 #include "server/api/request_memo.h"
 
 #include <algorithm>
@@ -60,8 +60,12 @@ std::optional<Positions> ParsePositions(std::string_view bytes) {
 // Reads positions and gives them to `prepared`. False: they are wrong, or long.
 bool SetPositions(std::string_view bytes, Prepared* prepared) {
   if (bytes.size() > kMaxPositionsBytes) return false;
-  std::optional<Positions> positions = PlainRange(bytes);
-  if (!positions.has_value()) positions = ParsePositions(bytes);
+  std::optional<Positions> positions;
+  if (const std::optional<IntegerRange> range = PlainRange(bytes)) {
+    positions = AxisRange(*range);
+  } else {
+    positions = ParsePositions(bytes);
+  }
   if (!positions.has_value()) return false;
   if (auto* const encode = std::get_if<PreparedEncode>(prepared)) {
     return ReplacePositions(*positions, "", encode).ok();
@@ -69,9 +73,37 @@ bool SetPositions(std::string_view bytes, Prepared* prepared) {
   return ReplacePositions(*positions, "", &std::get<PreparedRope>(*prepared)).ok();
 }
 
+// The positions of an item that is like `like` but for them.
+std::optional<std::string_view> PositionsOf(std::string_view item, const CutItem& like) {
+  if (item.substr(0, like.before.size()) != like.before) return std::nullopt;
+  item.remove_prefix(like.before.size());
+  if (item.empty()) return std::nullopt;
+  const std::optional<PlainField> field = TakePlainField(&item);
+  if (!field.has_value() || !field->IsBytes(kPositionsField) || item != like.after) {
+    return std::nullopt;
+  }
+  return field->value;
+}
+
+// The positions of the first items, up to one that is not like `like` or has another number of them,
+// as sequences. Empty: not even the first item has a range with a step of one.
+RaggedPositions SequencesOf(absl::Span<const std::string_view> items, const CutItem& like) {
+  RaggedPositions all;
+  for (const std::string_view item : items) {
+    const std::optional<std::string_view> positions = PositionsOf(item, like);
+    if (!positions.has_value()) break;
+    const std::optional<IntegerRange> range = PlainRange(*positions);
+    if (!range.has_value() || (range->step != 1 && range->count != 1)) break;
+    if (!all.lengths.empty() && range->count != all.lengths[0]) break;
+    all.lengths.push_back(range->count);
+    all.offsets.push_back(range->start);
+  }
+  return all;
+}
+
 }  // namespace
 
-std::optional<AxisRange> PlainRange(std::string_view positions) {
+std::optional<IntegerRange> PlainRange(std::string_view positions) {
   for (const uint32_t message :
        {uint32_t{v1::Positions::kRangeFieldNumber}, uint32_t{v1::AxisRange::kIntegerFieldNumber}}) {
     const std::optional<PlainField> field = TakePlainField(&positions);
@@ -114,12 +146,19 @@ std::optional<CutItem> CutPositions(std::string_view item) {
   return cut;
 }
 
-bool RequestMemo::Find(ItemKind kind, std::string_view item, Prepared* found) {
-  const std::optional<CutItem> cut = CutPositions(item);
-  if (!cut.has_value()) return false;
+size_t RequestMemo::Find(ItemKind kind, absl::Span<const std::string_view> items, Prepared* found) {
+  const std::optional<CutItem> cut = CutPositions(items[0]);
+  if (!cut.has_value()) return 0;
   bool same_positions = false;
-  if (!PartOfThread().Find(kind, *cut, found, &same_positions)) return false;
-  return same_positions || SetPositions(cut->positions, found);
+  if (!PartOfThread().Find(kind, *cut, found, &same_positions)) return 0;
+  if (kind == ItemKind::kEncode && items.size() > 1) {
+    const RaggedPositions all = SequencesOf(items, *cut);
+    if (all.lengths.size() > 1) {
+      const bool right = ReplacePositions(all, "", &std::get<PreparedEncode>(*found)).ok();
+      return right ? all.lengths.size() : 0;
+    }
+  }
+  return same_positions || SetPositions(cut->positions, found) ? 1 : 0;
 }
 
 void RequestMemo::Keep(std::string_view item, const Prepared& prepared) {

@@ -15,6 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "kernels/request/prepared.h"
 #include "kernels/tensor/positions.h"
 
@@ -35,7 +36,7 @@ std::optional<CutItem> CutPositions(std::string_view item);
 
 // The range of integers that `positions` are. nullopt: they are of another kind, or not in the form
 // that clients write.
-std::optional<AxisRange> PlainRange(std::string_view positions);
+std::optional<IntegerRange> PlainRange(std::string_view positions);
 
 // Remembers few requests for each of its parts, and threads are dealt to the parts. A request that
 // it returns is what parsing and checking would give, because all that could differ is checked here
@@ -49,10 +50,12 @@ class RequestMemo {
   // Longest item that is remembered. Its plan has at most engine::kSmallPlanBytes.
   static constexpr size_t kMaxItemBytes = 8192;
 
-  // Gives `found` the checked request of an item whose bytes, but for its positions, are those of a
-  // remembered one. False: there is none, or the positions are wrong; the caller then checks the
-  // item itself and finds what is wrong.
-  bool Find(ItemKind kind, std::string_view item, Prepared* found);
+  // Gives `found` the checked request of the first item, if its bytes but for its positions are
+  // those of a remembered one. Encodes that follow and differ from it only in where their range of
+  // positions starts become part of that request: it then has the positions of all of them, one
+  // after another. Returns the number of items in the request. 0: the first one is not remembered,
+  // or positions are wrong; the caller then checks the items itself and finds what is wrong.
+  size_t Find(ItemKind kind, absl::Span<const std::string_view> items, Prepared* found);
 
   // Remembers what checking `item` gave, unless it is one of those that are not remembered.
   void Keep(std::string_view item, const Prepared& prepared);
@@ -67,8 +70,8 @@ class RequestMemo {
 
   class Part {
    public:
-    // As RequestMemo::Find, with the positions of the remembered request. Those of `item` are
-    // others unless `same_positions` becomes true.
+    // Gives `found` the remembered request that is like `item`. False: there is none. It has the
+    // positions of `item` if `same_positions` becomes true, otherwise others.
     bool Find(ItemKind kind, const CutItem& item, Prepared* found, bool* same_positions);
     void Keep(ItemKind kind, const CutItem& item, const Prepared& prepared);
 

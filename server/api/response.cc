@@ -23,7 +23,8 @@ namespace {
 
 using engine::OutputRange;
 
-// The outputs that the response carries, leaving out those in shared memory.
+// The outputs that the response carries, leaving out those in shared memory. An output of several
+// parts is as many.
 absl::InlinedVector<OutputRange, 4> RangesOf(absl::Span<const engine::Item> items,
                                              const engine::Result& result) {
   absl::InlinedVector<OutputRange, 4> ranges;
@@ -32,7 +33,10 @@ absl::InlinedVector<OutputRange, 4> RangesOf(absl::Span<const engine::Item> item
     for (size_t k = 0; k < outputs.size(); ++k) {
       const engine::Output& output = items[i].outputs[k];
       const bool in_header = output.slot.role == Role::kReport;
-      if (output.place.in_answer() && !in_header) ranges.push_back(outputs[k]);
+      if (!output.place.in_answer() || in_header) continue;
+      OutputRange part = outputs[k];
+      part.bytes /= static_cast<int64_t>(items[i].parts);
+      for (size_t p = 0; p < items[i].parts; ++p, part.offset += part.bytes) ranges.push_back(part);
     }
   }
   return ranges;
@@ -75,13 +79,17 @@ void WriteRegion(const engine::Destination& place, FieldWriter* out) {
   });
 }
 
+// Writes the tensor of one part of the item.
 void WriteOutput(const engine::Item& item, size_t i, uint32_t field, FieldWriter* out) {
   const ShapedType tensor = OutputOf(item.prepared, i);
+  auto parts = static_cast<int64_t>(item.parts);  // of the first dimension
   out->Message(field, [&] {
     WriteVarint(v1::TensorSpec::kDtypeFieldNumber, ToWire(tensor.dtype), out);
     if (!tensor.shape.empty()) {
       out->Message(v1::TensorSpec::kShapeFieldNumber, [&] {
-        for (const int64_t extent : tensor.shape) out->Number(static_cast<uint64_t>(extent));
+        for (const int64_t extent : tensor.shape) {
+          out->Number(static_cast<uint64_t>(extent / std::exchange(parts, 1)));
+        }
       });
     }
     WriteRegion(item.outputs[i].place, out);
@@ -195,7 +203,7 @@ bool LikeTheLast(absl::Span<const engine::Item> items, const engine::Result& res
   const Plan* const plan = PlanOf(item.prepared);
   if (plan == nullptr || plan != PlanOf(last.prepared)) return false;
   if (result.items[i].backend != result.items[i - 1].backend) return false;
-  if (item.outputs.size() != last.outputs.size()) return false;
+  if (item.parts != last.parts || item.outputs.size() != last.outputs.size()) return false;
   for (size_t k = 0; k < item.outputs.size(); ++k) {
     if (!item.outputs[k].place.in_answer() || !last.outputs[k].place.in_answer()) return false;
     const ShapedType output = OutputOf(item.prepared, k), before = OutputOf(last.prepared, k);
@@ -206,17 +214,21 @@ bool LikeTheLast(absl::Span<const engine::Item> items, const engine::Result& res
 
 grpc::ByteBuffer MakeBatch(ResultWriter write, absl::Span<const engine::Item> items,
                            const engine::Result& result) {
-  FieldWriter out(items.size() * (kHeaderBytes / 2));
+  size_t results = 0;
+  for (const engine::Item& item : items) results += item.parts;
+  FieldWriter out(results * (kHeaderBytes / 2));
   size_t last = 0;  // bytes of the last result
   for (size_t i = 0; i < items.size(); ++i) {
-    if (LikeTheLast(items, result, i)) {
-      out.Repeat(last);
-      continue;
+    for (size_t part = 0; part < items[i].parts; ++part) {
+      if (part > 0 || LikeTheLast(items, result, i)) {
+        out.Repeat(last);
+        continue;
+      }
+      const size_t before = out.size();
+      out.Message(v1::BatchEncodeResponse::kResultsFieldNumber,
+                  [&] { write(&result.items[i].status, &items[i], &result, i, &out); });
+      last = out.size() - before;
     }
-    const size_t before = out.size();
-    out.Message(v1::BatchEncodeResponse::kResultsFieldNumber,
-                [&] { write(&result.items[i].status, &items[i], &result, i, &out); });
-    last = out.size() - before;
   }
   return Join(std::move(out).Finish(), items, result);
 }

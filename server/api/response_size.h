@@ -23,7 +23,10 @@ class ResponseSize {
  public:
   explicit ResponseSize(int64_t limit) : limit_(limit), room_(limit) {}
 
-  absl::Status AddItem(std::string_view path) { return Spend(kItemHeaderBytes, path); }
+  // `parts`: as engine::Item::parts.
+  absl::Status AddItem(std::string_view path, size_t parts = 1) {
+    return Spend(static_cast<int64_t>(parts) * kItemHeaderBytes, path);
+  }
 
   // Adds all that the item's results take.
   absl::Status AddResults(const engine::Item& item, std::string_view path) {
@@ -31,7 +34,7 @@ class ResponseSize {
       PHASOR_RETURN_IF_ERROR(AddEntries(move->specs.size() + move->layers, path));
     }
     for (const engine::Output& output : item.outputs) {
-      PHASOR_RETURN_IF_ERROR(Spend(kOutputHeaderBytes, path));
+      PHASOR_RETURN_IF_ERROR(AddEntries(item.parts, path));
       if (!output.place.in_answer()) continue;
       PHASOR_RETURN_IF_ERROR(Spend(output.slot.bytes, path));
       element_bytes_ += output.slot.bytes;

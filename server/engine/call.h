@@ -72,6 +72,9 @@ struct Item {
     return const_cast<Input*>(std::as_const(*this).Find(role, index));
   }
 
+  // The items of the message, one after another, that this one stands for. Each has an equal share
+  // of the positions and of every output, in order.
+  size_t parts = 1;
   absl::Status status;  // if not OK, nothing below is set
   Prepared prepared;
   std::vector<Input> inputs;

@@ -262,14 +262,16 @@ class StagedCall {
     jobs_.reserve(call_.items.size());
     owners_.reserve(call_.items.size());
     ItemPath path;
+    size_t next = 0;  // index in the message
     for (size_t i = 0; i < call_.items.size(); ++i) {
       ItemResult& item_result = result_.items[i];
+      const size_t index = std::exchange(next, next + call_.items[i].parts);
       if (!call_.items[i].status.ok()) {
         item_result.status = call_.items[i].status;
         continue;
       }
       item_result.status =
-          stager_->StageItem(call_.items[i], item_result.outputs, path.Of(call_, i), &jobs_);
+          stager_->StageItem(call_.items[i], item_result.outputs, path.Of(call_, index), &jobs_);
       if (!item_result.status.ok()) {
         item_result.outputs.clear();
         continue;

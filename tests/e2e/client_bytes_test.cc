@@ -219,6 +219,36 @@ TEST_F(ClientBytesTest, BatchesMixSuccessAndFailureAlike) {
   }
 }
 
+// The server computes items together that differ only in the start of their range.
+TEST_F(ClientBytesTest, AnItemOfABatchGivesWhatItsOwnCallGives) {
+  std::vector<EncodeCall> calls;
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kBFloat16}) {
+    for (const int64_t count : {1, 1, 1, 40, 40, 3}) {
+      const int64_t start = static_cast<int64_t>(calls.size()) * 1000003 - 5000000;
+      calls.push_back({.spec = {.preset = "transformer", .dim = 34},
+                       .positions = IntegerRange{.start = start, .count = count},
+                       .output_dtype = dtype});
+    }
+  }
+  for (int time = 0; time < 3; ++time) {  // the second time the server knows the items
+    const auto batch = tcp_.BatchEncode(calls);
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    ASSERT_THAT(*batch, SizeIs(calls.size()));
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const auto alone = here_.Encode(calls[i]);
+      ASSERT_TRUE(alone.ok() && (*batch)[i].ok()) << (*batch)[i].status();
+      EXPECT_EQ((*batch)[i]->output.shape, alone->output.shape);
+      EXPECT_EQ((*batch)[i]->info, alone->info);
+      ASSERT_EQ((*batch)[i]->bytes.size(), alone->bytes.size());
+      EXPECT_EQ(std::memcmp((*batch)[i]->bytes.data(), alone->bytes.data(),
+                            static_cast<size_t>(alone->bytes.size())),
+                0)
+          << i;
+    }
+    std::swap(calls[0], calls[1]);
+  }
+}
+
 TEST_F(ClientBytesTest, SpecsResolveAlike) {
   for (const Spec& spec :
        {Spec{.preset = "llama-3"}, Spec{.preset = "flux"}, Spec{.preset = "timm-2d", .dim = 24},

@@ -27,24 +27,26 @@ using ::phasor::testing::RopeOf;
 using ::phasor::testing::RopeRequestOf;
 using ::phasor::testing::SetShape;
 
-// All that a view says, as text; of an error, its code and message.
-std::string ViewText(const Prepared& prepared) {
+// All that a view says of the items of its message, as text; of an error, its code and message.
+// `part`: of an item of several parts.
+std::string ViewText(const Prepared& prepared, int64_t part, int64_t parts) {
   const auto* const encode = std::get_if<PreparedEncode>(&prepared);
   const PositionSource& source =
       encode != nullptr ? encode->positions : std::get<PreparedRope>(prepared).positions;
-  std::string text = absl::StrCat(FingerprintOf(prepared), " positions ", source.tokens, " x ",
-                                  source.batch, " x ", source.axes);
-  const int64_t read = source.kind == PositionSource::Kind::kTensor ? 0 : source.count();
+  std::string text = absl::StrCat(FingerprintOf(prepared), " positions ", source.tokens / parts,
+                                  " x ", source.batch, " x ", source.axes);
+  const int64_t read = source.kind == PositionSource::Kind::kTensor ? 0 : source.count() / parts;
   std::vector<Position> positions(static_cast<size_t>(read * source.axes));
-  ReadPositions(source, 0, read, positions.data());
+  ReadPositions(source, part * read, read, positions.data());
   for (const Position& p : positions) absl::StrAppend(&text, " ", p.whole, "+", p.fraction);
   if (encode != nullptr) absl::StrAppend(&text, " scale ", encode->embedding_scale);
   return text;
 }
 
-std::string ViewText(const engine::Item& item) {
+std::string ViewText(const engine::Item& item, int64_t part) {
   if (!item.status.ok()) return item.status.ToString();
-  std::string text = ViewText(item.prepared);
+  const auto parts = static_cast<int64_t>(item.parts);
+  std::string text = ViewText(item.prepared, part, parts);
   for (const engine::Input& input : item.inputs) {
     absl::StrAppend(&text, "\n in ", static_cast<int>(input.slot.role), " ", input.slot.index, " ",
                     static_cast<int>(input.slot.reading), " ", input.slot.bytes, ": ");
@@ -54,8 +56,9 @@ std::string ViewText(const engine::Item& item) {
   }
   for (size_t i = 0; i < item.outputs.size(); ++i) {
     const ShapedType tensor = OutputOf(item.prepared, i);
-    absl::StrAppend(&text, "\n out ", static_cast<int>(tensor.dtype), " [",
-                    absl::StrJoin(tensor.shape, ", "), "] ", item.outputs[i].slot.bytes);
+    absl::StrAppend(&text, "\n out ", static_cast<int>(tensor.dtype), " [", tensor.shape[0] / parts,
+                    ", ", absl::StrJoin(tensor.shape.subspan(1), ", "), "] ",
+                    item.outputs[i].slot.bytes / parts);
   }
   return text;
 }
@@ -64,7 +67,11 @@ std::string ViewText(const absl::StatusOr<RequestView>& view) {
   if (!view.ok()) return view.status().ToString();
   std::string text =
       absl::StrCat(view->response_bytes, " ", view->copied_bytes, " ", view->bound.shared_bytes);
-  for (const engine::Item& item : view->items) absl::StrAppend(&text, "\n", ViewText(item));
+  for (const engine::Item& item : view->items) {
+    for (size_t part = 0; part < item.parts; ++part) {
+      absl::StrAppend(&text, "\n", ViewText(item, static_cast<int64_t>(part)));
+    }
+  }
   return text;
 }
 
@@ -100,6 +107,8 @@ class Remembering {
   }
   // How many items of the last message were remembered.
   int64_t recalled() const { return recalled_; }
+  // How many of them became each item of the engine.
+  const std::vector<size_t>& parts() const { return parts_; }
 
   int64_t max_message_bytes = 1 << 20;
   EncoderCatalogue encoders;
@@ -116,12 +125,26 @@ class Remembering {
     context.memo = memo;
     const absl::StatusOr<RequestView> view = parse(*walked, context);
     recalled_ = view.ok() ? view->recalled_items : 0;
+    parts_.clear();
+    if (view.ok()) {
+      for (const engine::Item& item : view->items) parts_.push_back(item.parts);
+    }
     return ViewText(view);
   }
 
   RequestMemo memo_;
   int64_t recalled_ = 0;
+  std::vector<size_t> parts_;
 };
+
+// Adds an Encode of `count` positions to a batch, and returns their range.
+v1::IntegerRange* AddEncode(int64_t start, int64_t count, v1::BatchEncodeRequest* batch) {
+  v1::EncodeItem& item = *batch->add_items();
+  item = EncodeOf(count);
+  v1::IntegerRange* const range = item.mutable_positions()->mutable_range()->mutable_integer();
+  range->set_start(start);
+  return range;
+}
 
 // A message of each kind, and how it is read.
 struct KnownMessage {
@@ -140,6 +163,8 @@ std::vector<KnownMessage> KnownMessages() {
   pinned.mutable_item()->mutable_pins()->set_backend("cpu");
   v1::BatchEncodeRequest encodes;
   for (const int64_t count : {1, 3, 1}) *encodes.add_items() = EncodeOf(count);
+  v1::BatchEncodeRequest like_encodes;
+  for (const int64_t count : {2, 2, 2, 1, 1}) AddEncode(300 * count, count, &like_encodes);
   v1::BatchApplyRoPERequest ropes;
   for (const int64_t tokens : {2, 1}) {
     const v1::ApplyRoPERequest rope = RopeRequestOf(tokens);
@@ -158,6 +183,7 @@ std::vector<KnownMessage> KnownMessages() {
           {ParseEncode, pinned.SerializeAsString()},
           {ParseApplyRoPE, RopeRequestOf(2).SerializeAsString()},
           {ParseBatchEncode, encodes.SerializeAsString()},
+          {ParseBatchEncode, like_encodes.SerializeAsString()},
           {ParseBatchApplyRoPE, ropes.SerializeAsString()},
           {Streamed(ParseStreamEncode), streamed.SerializeAsString()},
           {Streamed(ParseStreamApplyRoPE), streamed_rope.SerializeAsString()}};
@@ -191,6 +217,87 @@ TEST(RecallTest, OtherPositionsAndPayloadAreThoseOfTheNewMessage) {
     const std::string text = server.Read(parse, bytes);
     EXPECT_EQ(server.recalled(), 1);
     EXPECT_EQ(text, server.Anew(parse, bytes));
+  }
+}
+
+TEST(RecallTest, EncodesOfABatchThatDifferInTheStartOfTheirRangeBecomeOne) {
+  constexpr int64_t kFirst = INT64_MIN, kLast = INT64_MAX;
+  using Batch = v1::BatchEncodeRequest;
+  const std::vector<std::pair<std::function<void(Batch*)>, std::vector<size_t>>> cases = {
+      {[](Batch* b) {
+         for (int64_t s : {7, 0, -5, 7}) AddEncode(s, 3, b);
+       },
+       {4}},
+      {[](Batch* b) {
+         for (int64_t s : {kFirst, kLast, kFirst}) AddEncode(s, 1, b);
+       },
+       {3}},
+      {[](Batch* b) {
+         for (int64_t count : {2, 2, 3, 1, 1}) AddEncode(5, count, b);
+       },
+       {2, 1, 2}},
+      {[](Batch* b) {
+         for (int i = 0; i < 3; ++i) AddEncode(9, 0, b);
+       },
+       {3}},
+      // A step other than one matters if there are several positions.
+      {[](Batch* b) {
+         for (int i = 0; i < 3; ++i) AddEncode(i, 1, b)->set_step(i);
+       },
+       {3}},
+      {[](Batch* b) {
+         for (int i = 0; i < 3; ++i) AddEncode(i, 2, b)->set_step(i);
+       },
+       {1, 1, 1}},
+      {[](Batch* b) {
+         for (int i = 0; i < 4; ++i) AddEncode(i, 1, b);
+         b->mutable_items(1)->set_output_dtype(v1::DTYPE_BFLOAT16);
+       },
+       {1, 1, 2}},
+      {[](Batch* b) {
+         for (int i = 0; i < 4; ++i) AddEncode(i, 2, b);
+         b->mutable_items(2)->mutable_positions()->mutable_range()->mutable_real()->set_count(2);
+       },
+       {2, 1, 1}},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    Remembering server;
+    Batch batch;
+    cases[i].first(&batch);
+    const std::string bytes = batch.SerializeAsString();
+    server.Read(ParseBatchEncode, bytes);
+    const std::string text = server.Read(ParseBatchEncode, bytes);
+    EXPECT_EQ(server.recalled(), batch.items_size()) << i;
+    EXPECT_THAT(server.parts(), ::testing::ElementsAreArray(cases[i].second)) << i;
+    EXPECT_EQ(text, server.Anew(ParseBatchEncode, bytes)) << i;
+  }
+}
+
+TEST(RecallTest, AWrongRangeAmongLikeEncodesIsTheErrorOfItsItem) {
+  Remembering server;
+  v1::BatchEncodeRequest batch;
+  for (int i = 0; i < 3; ++i) AddEncode(i, 2, &batch);
+  server.Read(ParseBatchEncode, batch.SerializeAsString());
+  batch.mutable_items(1)->mutable_positions()->mutable_range()->mutable_integer()->set_start(
+      INT64_MAX);
+  const std::string text = server.Read(ParseBatchEncode, batch.SerializeAsString());
+  EXPECT_EQ(text, server.Anew(ParseBatchEncode, batch.SerializeAsString()));
+  EXPECT_THAT(text, ::testing::HasSubstr("items[1].positions"));
+  EXPECT_THAT(server.parts(), ::testing::ElementsAre(1, 1, 1));
+}
+
+TEST(RecallTest, TheSizeOfTheResponseCountsEveryPart) {
+  for (int64_t limit = 4000; limit < 20000; limit += 16) {
+    Remembering server;
+    server.max_message_bytes = limit;
+    v1::BatchEncodeRequest batch;
+    for (int i = 0; i < 7; ++i) AddEncode(i, 4, &batch);
+    v1::BatchEncodeRequest one;
+    AddEncode(0, 4, &one);
+    server.Read(ParseBatchEncode, one.SerializeAsString());
+    ASSERT_EQ(server.Read(ParseBatchEncode, batch.SerializeAsString()),
+              server.Anew(ParseBatchEncode, batch.SerializeAsString()))
+        << limit;
   }
 }
 

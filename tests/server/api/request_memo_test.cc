@@ -119,9 +119,9 @@ TEST(RequestMemoTest, AThreadRemembersFewRequests) {
     memo.Keep(Numbered(n).SerializeAsString(), CheckedEncode(Numbered(n)));
   }
   Prepared found;
-  EXPECT_FALSE(memo.Find(ItemKind::kEncode, Numbered(0).SerializeAsString(), &found));
+  EXPECT_FALSE(memo.Find(ItemKind::kEncode, {Numbered(0).SerializeAsString()}, &found));
   for (int64_t n = 1; n <= kMany; ++n) {
-    ASSERT_TRUE(memo.Find(ItemKind::kEncode, Numbered(n).SerializeAsString(), &found)) << n;
+    ASSERT_TRUE(memo.Find(ItemKind::kEncode, {Numbered(n).SerializeAsString()}, &found)) << n;
     EXPECT_EQ(WidthOf(found), 2 + 2 * n);
   }
 }
@@ -130,7 +130,7 @@ TEST(RequestMemoTest, AnItemOfAnotherKindIsNotFound) {
   RequestMemo memo;
   memo.Keep(Numbered(1).SerializeAsString(), CheckedEncode(Numbered(1)));
   Prepared found;
-  EXPECT_FALSE(memo.Find(ItemKind::kRope, Numbered(1).SerializeAsString(), &found));
+  EXPECT_FALSE(memo.Find(ItemKind::kRope, {Numbered(1).SerializeAsString()}, &found));
 }
 
 TEST(RequestMemoTest, LongItemsAndLargePlansAreNotRemembered) {
@@ -139,10 +139,10 @@ TEST(RequestMemoTest, LongItemsAndLargePlansAreNotRemembered) {
   item.mutable_pins()->set_backend(std::string(RequestMemo::kMaxItemBytes, 'b'));
   memo.Keep(item.SerializeAsString(), CheckedEncode(item));
   Prepared found;
-  EXPECT_FALSE(memo.Find(ItemKind::kEncode, item.SerializeAsString(), &found));
+  EXPECT_FALSE(memo.Find(ItemKind::kEncode, {item.SerializeAsString()}, &found));
   const v1::EncodeItem wide = Numbered(1 << 13);
   memo.Keep(wide.SerializeAsString(), CheckedEncode(wide));
-  EXPECT_FALSE(memo.Find(ItemKind::kEncode, wide.SerializeAsString(), &found));
+  EXPECT_FALSE(memo.Find(ItemKind::kEncode, {wide.SerializeAsString()}, &found));
 }
 
 TEST(RequestMemoTest, ThreadsFindTheirOwnRequests) {
@@ -156,7 +156,7 @@ TEST(RequestMemoTest, ThreadsFindTheirOwnRequests) {
       for (int i = 0; i < 300; ++i) {
         memo.Keep(bytes, checked);
         Prepared found;
-        if (!memo.Find(ItemKind::kEncode, bytes, &found)) continue;  // others share the part
+        if (!memo.Find(ItemKind::kEncode, {bytes}, &found)) continue;  // others share the part
         EXPECT_EQ(WidthOf(found), 2 + 2 * thread);
       }
     });

@@ -179,6 +179,40 @@ TEST(BatchResponseTest, EachResultSaysWhatItsOwnCallWould) {
   }
 }
 
+TEST(BatchResponseTest, AnItemOfPartsHasAResultForEach) {
+  std::vector<engine::Item> items(3, EncodeItemOf(6));
+  items[0].parts = 3;  // 2 rows in each
+  items[2].parts = 2;
+  Outputs outputs(Sizes{{192}, {192}, {192}});
+  char* const row = reinterpret_cast<char*>(outputs.result().buffer->data());
+  row[64] = 'x';  // the first byte of the second part
+  const auto message =
+      Parsed<v1::BatchEncodeResponse>(MakeBatchEncodeResponse(items, outputs.result()));
+  ASSERT_EQ(message.results_size(), 6);
+  const int64_t rows[] = {2, 2, 2, 6, 3, 3};
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(message.results(i).status().code(), 0) << i;
+    EXPECT_THAT(message.results(i).output().shape(), ElementsAre(rows[i], 8)) << i;
+  }
+  EXPECT_THAT(message.raw(),
+              ElementsAre(std::string(64, 'a'), "x" + std::string(63, 'a'), std::string(64, 'a'),
+                          std::string(192, 'b'), std::string(96, 'c'), std::string(96, 'c')));
+}
+
+TEST(BatchResponseTest, AllPartsOfAnItemThatFailedHaveItsStatus) {
+  std::vector<engine::Item> items = {EncodeItemOf(4), EncodeItemOf(1)};
+  items[0].parts = 2;
+  Outputs outputs(Sizes{{}, {32}});
+  outputs.result().items[0].status = absl::InternalError("device");
+  const auto message =
+      Parsed<v1::BatchEncodeResponse>(MakeBatchEncodeResponse(items, outputs.result()));
+  ASSERT_EQ(message.results_size(), 3);
+  EXPECT_EQ(message.results(0).status().message(), "device");
+  EXPECT_EQ(message.results(1).status().message(), "device");
+  EXPECT_EQ(message.results(2).status().code(), 0);
+  EXPECT_THAT(message.raw(), ElementsAre(std::string(32, 'a')));
+}
+
 TEST(BatchResponseTest, ItemThatFailedOnlyInTheEngineHasItsStatus) {
   Outputs outputs(Sizes{{}});
   outputs.result().items[0].status = absl::InvalidArgumentError("items[0].positions: NaN");

@@ -121,6 +121,22 @@ TEST_F(RunCallTest, KeepsThePayloadDuringTheRunWhenItIsReadInPlace) {
   EXPECT_EQ(answer_->times_released(), 2);
 }
 
+TEST_F(RunCallTest, ErrorsOfItemsAfterOneOfPartsNameTheirPlaceInTheMessage) {
+  call_.batch = true;
+  call_.items.push_back(Item(TwoRows()));
+  call_.items.back().parts = 2;
+  PreparedEncode encode = TwoRows();
+  encode.positions.kind = PositionSource::Kind::kTensor;
+  encode.positions.dtype = Dtype::kFloat32;
+  encode.positions_bytes = encode.positions.data_bytes = 8;
+  const std::string bad(8, '\xFF');  // NaN
+  call_.items.push_back(ItemOf(std::move(encode), {Pieces(bad, 0)}));
+  const auto result = Run();
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(result->items[0].status.ok());
+  EXPECT_THAT(result->items[1].status.message(), HasSubstr("items[2].positions"));
+}
+
 TEST_F(RunCallTest, SeveralTensorsGetSeveralAlignedOutputs) {
   const std::string q = "01234567";
   const std::string k = "abcd";
