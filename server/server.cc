@@ -24,6 +24,7 @@
 #include "server/base/log.h"
 #include "server/engine/device_watch.h"
 #include "server/engine/engine.h"
+#include "server/engine/load.h"
 #include "server/grpc/call_counter.h"
 #include "server/grpc/callback_threads.h"
 #include "server/grpc/grpc_log.h"
@@ -58,6 +59,10 @@ constexpr char kReflectionService[] = "grpc.reflection.v1alpha.ServerReflection"
 size_t QuotaBytes(const ServerOptions& o) {
   return static_cast<size_t>(std::max(o.max_inflight_bytes, kLeastQuota));
 }
+
+// While no small calls come, calls of up to so many times --inline-bytes are computed where they
+// were received.
+constexpr int64_t kLargerInline = 16;
 
 SocketAccess SocketAccessOf(const ServerOptions& o) { return {o.socket_mode, o.socket_group}; }
 
@@ -260,15 +265,19 @@ class GrpcServer final : public Server {
   void ReceiveOnFewThreads(int cores) override {
     // A small call to a GPU occupies its thread while it waits for it.
     const int wanted = backend_->devices().empty() ? ReceivingThreads(cores) : kMostCallbackThreads;
-    // Whether calls of late were large on average. If there were none, as before.
-    auto large_calls = [this, seen = engine::EngineStats(), large = false]() mutable {
+    const int64_t usual = CurrentOptions().inline_bytes;
+    const int64_t larger = wanted == 1 ? kLargerInline * usual : 0;
+    // Whether calls of late were mixed. If there were none, all stays as it was.
+    auto mixed_calls = [this, usual, larger, seen = engine::EngineStats(),
+                        mixed = false]() mutable {
       const engine::EngineStats before = std::exchange(seen, engine_.stats());
-      const int64_t jobs = seen.jobs - before.jobs;
-      const int64_t bytes = seen.large_bytes - before.large_bytes;
-      if (jobs > 0) large = bytes > jobs * engine::kLargeRunBytes;
-      return large;
+      const engine::Load load = engine::LoadBetween(before, seen, larger);
+      if (load == engine::Load::kNone) return mixed;
+      // Nobody waits for a small call while larger ones run where they were received.
+      engine_.SetInlineBytes(load == engine::Load::kLarge ? larger : usual);
+      return mixed = load == engine::Load::kMixed;
     };
-    threads_ = std::make_unique<CallbackThreads>(wanted, std::move(large_calls));
+    threads_ = std::make_unique<CallbackThreads>(wanted, std::move(mixed_calls));
   }
 
   void WhenRestartIsDue(std::function<void()> restart) override {

@@ -100,6 +100,8 @@ struct Result {
 // Whether a byte of this item takes many times as long as usual: PARITY computes element by
 // element.
 bool IsSlow(const Item& item);
+// How many bytes one of its bytes counts for.
+inline constexpr int64_t kSlowFactor = 16;
 
 // The interface between the engine and the sender of a call. The engine owns a call from Submit
 // until Done has returned. Threads: any may call cancelled() and client().

@@ -19,6 +19,7 @@
 #include "server/base/admission.h"
 #include "server/base/mutex.h"
 #include "server/engine/call_queue.h"
+#include "server/engine/counters.h"
 #include "server/engine/plan_cache.h"
 #include "server/engine/run_call.h"
 
@@ -30,8 +31,6 @@ constexpr absl::Duration kSweepPeriod = absl::Milliseconds(50);
 // How often waiting calls look for room. A look is cheap, and the budget holds far more bytes than
 // calls free in this time, so no notification is needed.
 constexpr absl::Duration kRoomPeriod = absl::Milliseconds(5);
-// A call with slow items must be smaller by this factor to count as small.
-constexpr int64_t kSlowFactor = 16;
 // Most calls in a batch: they are staged and answered one after another.
 constexpr size_t kMaxBatchCalls = 256;
 constexpr char kCallerLeft[] = "server: cancelled by the caller";
@@ -57,6 +56,7 @@ class Engine::Impl {
         backend_(*backend),
         policy_(backend->batch_policy()),
         clock_(*clock),
+        inline_bytes_(options.inline_bytes),
         plans_(options.plan_cache_bytes),
         admission_(options.max_inflight_bytes),
         gate_(&admission_),
@@ -88,7 +88,7 @@ class Engine::Impl {
     const bool gathers = Gathers(*call);
     bool run_here = IsSmall(*call);
     absl::Status status = permit.ok() ? Enter(gathers, &run_here) : std::move(permit).status();
-    if (!status.ok()) return call->Done(Counted(&refused_, std::move(status)));
+    if (!status.ok()) return call->Done(Counted(&counters_.calls_refused, std::move(status)));
     AdmittedCall admitted{std::move(call), *std::move(permit)};
     admitted.call->Admitted();
     if (run_here) {
@@ -97,19 +97,20 @@ class Engine::Impl {
       batch.calls.push_back(std::move(admitted));
       Run(std::move(batch));
     } else {
-      queued_.fetch_add(1, std::memory_order_relaxed);
+      counters_.calls_queued.fetch_add(1, std::memory_order_relaxed);
       Enqueue(std::move(admitted));
     }
   }
 
   absl::StatusOr<Permit> MayParse(int64_t bytes, absl::Time deadline, Question cancelled) {
     if (bytes <= kSmallMessageBytes) return Permit();
-    if (cancelled()) return Counted(&cancelled_, absl::CancelledError(kCallerLeft));
+    if (cancelled()) return Counted(&counters_.calls_cancelled, absl::CancelledError(kCallerLeft));
     if (deadline <= clock_.Now()) {
-      return Counted(&expired_, absl::DeadlineExceededError("deadline: passed unread; allow more"));
+      return Counted(&counters_.calls_expired,
+                     absl::DeadlineExceededError("deadline: passed unread; allow more"));
     }
     absl::StatusOr<Permit> permit = admission_.Take(bytes);
-    if (!permit.ok()) return Counted(&refused_, std::move(permit).status());
+    if (!permit.ok()) return Counted(&counters_.calls_refused, std::move(permit).status());
     return permit;
   }
 
@@ -121,6 +122,8 @@ class Engine::Impl {
     watch_changed_.Signal();
     return false;
   }
+
+  void SetInlineBytes(int64_t bytes) { inline_bytes_.store(bytes, std::memory_order_relaxed); }
 
   void SetMaxInflightBytes(int64_t bytes) {
     admission_.SetLimit(bytes);
@@ -142,13 +145,9 @@ class Engine::Impl {
   EngineStats stats() {
     MutexLock lock(&mu_);
     EngineStats stats = stats_;
+    counters_.CopyTo(&stats);
     stats.calls_inline = inline_.load(std::memory_order_relaxed);
-    stats.calls_queued = queued_.load(std::memory_order_relaxed);
-    stats.calls_refused = refused_.load(std::memory_order_relaxed);
-    stats.calls_expired = expired_.load(std::memory_order_relaxed);
-    stats.calls_cancelled = cancelled_.load(std::memory_order_relaxed);
     stats.jobs = jobs_.load(std::memory_order_relaxed);
-    stats.large_bytes = large_bytes_.load(std::memory_order_relaxed);
     stats.inflight_bytes = admission_.taken_bytes();
     stats.pooled_bytes = pool_.kept_bytes();
     stats.plan_cache_hits = plans_.hits();
@@ -164,8 +163,8 @@ class Engine::Impl {
   // Whether the thread that received the call may run it.
   bool IsSmall(const Call& call) const {
     const bool slow = std::any_of(call.items.begin(), call.items.end(), IsSlow);
-    return call.work_bytes() <=
-           (slow ? options_.inline_bytes / kSlowFactor : options_.inline_bytes);
+    const int64_t limit = inline_bytes_.load(std::memory_order_relaxed);
+    return call.work_bytes() <= (slow ? limit / kSlowFactor : limit);
   }
 
   // Whether the backend wants this call to run together with others.
@@ -229,13 +228,13 @@ class Engine::Impl {
       if (absl::IsResourceExhausted(permit.status())) {  // the budget was lowered
         AdmittedCall refused = waiting_.Pop();
         mu_.Unlock();
-        Answer(std::move(refused), Counted(&refused_, std::move(permit).status()));
+        Answer(std::move(refused), Counted(&counters_.calls_refused, std::move(permit).status()));
         mu_.Lock();
         continue;
       }
       if (!permit.ok()) return;
       AdmittedCall admitted{waiting_.Pop().call, *std::move(permit)};
-      queued_.fetch_add(1, std::memory_order_relaxed);
+      counters_.calls_queued.fetch_add(1, std::memory_order_relaxed);
       mu_.Unlock();
       admitted.call->Admitted();
       Enqueue(std::move(admitted));
@@ -406,7 +405,10 @@ class Engine::Impl {
     RunFacts facts;
     Results results = RunCalls(calls, backend_, pool_, clock_, &facts);
     jobs_.fetch_add(facts.jobs, std::memory_order_relaxed);
-    if (bytes > kLargeRunBytes) large_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    if (bytes > kLargeRunBytes) {
+      counters_.large_jobs.fetch_add(facts.jobs, std::memory_order_relaxed);
+      counters_.large_bytes.fetch_add(bytes, std::memory_order_relaxed);
+    }
     if (batch.gathers) EndRun();
     if (options_.observer != nullptr) {
       options_.observer->Ran(
@@ -425,11 +427,13 @@ class Engine::Impl {
 
   void AnswerExpired(AdmittedCall admitted) {
     const char* const message = "server: deadline passed in the queue";
-    Answer(std::move(admitted), Counted(&expired_, absl::DeadlineExceededError(message)));
+    Answer(std::move(admitted),
+           Counted(&counters_.calls_expired, absl::DeadlineExceededError(message)));
   }
 
   void AnswerCancelled(AdmittedCall admitted) {
-    Answer(std::move(admitted), Counted(&cancelled_, absl::CancelledError(kCallerLeft)));
+    Answer(std::move(admitted),
+           Counted(&counters_.calls_cancelled, absl::CancelledError(kCallerLeft)));
   }
 
   // The call and its bytes are freed before the engine counts it as done.
@@ -443,6 +447,7 @@ class Engine::Impl {
   Backend& backend_;
   const BatchPolicy policy_;
   Clock& clock_;
+  std::atomic<int64_t> inline_bytes_;
   PlanCache plans_;
   Admission admission_;
   ReadGate gate_;
@@ -454,12 +459,7 @@ class Engine::Impl {
   Mutex mu_;
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;  // admitted and not yet answered
 
-  std::atomic<int64_t> large_bytes_ = 0;
-  std::atomic<int64_t> queued_ = 0;
-  std::atomic<int64_t> refused_ = 0;
-  std::atomic<int64_t> expired_ = 0;
-  std::atomic<int64_t> cancelled_ = 0;
-
+  Counters counters_;
   CondVar queue_changed_;                     // for workers
   CondVar watch_changed_;                     // for the deadline thread
   CondVar all_left_;                          // for Drain
@@ -491,6 +491,7 @@ absl::StatusOr<Permit> Engine::Reserve(int64_t bytes) { return impl_->Reserve(by
 bool Engine::MayRead(std::weak_ptr<Reader> reader, int64_t bytes) {
   return impl_->MayRead(std::move(reader), bytes);
 }
+void Engine::SetInlineBytes(int64_t bytes) { impl_->SetInlineBytes(bytes); }
 void Engine::SetMaxInflightBytes(int64_t bytes) { impl_->SetMaxInflightBytes(bytes); }
 bool Engine::Drain(absl::Time deadline) { return impl_->Drain(deadline); }
 EngineStats Engine::stats() const { return impl_->stats(); }

@@ -59,6 +59,7 @@ struct EngineStats {
   int64_t batched_calls = 0;
   int64_t batched_bytes = 0;    // read and written
   int64_t jobs = 0;             // given to the backend, in batches or alone
+  int64_t large_jobs = 0;       // in large runs
   int64_t large_bytes = 0;      // read and written by large runs
   int64_t calls_refused = 0;    // over the byte budget, or while draining
   int64_t calls_expired = 0;    // deadline passed in the queue or before a large message was read
@@ -115,6 +116,9 @@ class Engine {
   // Whether `reader` may read a message of about `bytes` >= 0 now; see ReadGate. If not, its Read
   // is called within 5 ms of there being room, or when the engine drains.
   bool MayRead(std::weak_ptr<Reader> reader, int64_t bytes);
+
+  // Sets EngineOptions::inline_bytes for calls that come from now on.
+  void SetInlineBytes(int64_t bytes);
 
   // Sets a new byte budget > 0 for calls that arrive or wait from now on. Admitted calls stay
   // admitted.

@@ -42,6 +42,16 @@ TEST_F(EngineTest, LargerCallRunsOnAWorker) {
   EXPECT_EQ(engine().stats().calls_queued, 1);
 }
 
+TEST_F(EngineTest, TheLimitOfCallsThatRunOnTheSubmittingThreadCanChange) {
+  options_.inline_bytes = 15;
+  for (const int64_t inline_bytes : {16, 15, 16}) {
+    engine().SetInlineBytes(inline_bytes);
+    const AnswerRef answer = Submit();
+    EXPECT_EQ(OutputOf(*answer->Wait()), Inverted(text_));
+    EXPECT_EQ(answer->thread() == std::this_thread::get_id(), inline_bytes == 16);
+  }
+}
+
 TEST_F(EngineTest, SlowArithmeticRunsOnAWorkerSixteenTimesSooner) {
   Plan parity;
   parity.parity.emplace();
@@ -61,12 +71,14 @@ TEST_F(EngineTest, SlowArithmeticRunsOnAWorkerSixteenTimesSooner) {
   }
 }
 
-TEST_F(EngineTest, CountsTheBytesOfLargeRuns) {
+TEST_F(EngineTest, CountsLargeRuns) {
   options_.max_inflight_bytes = 1 << 20;
   for (const int64_t bytes : {kLargeRunBytes / 2, kLargeRunBytes / 2 + 1}) {
     text_.assign(static_cast<size_t>(bytes), 'x');  // read once, and as much written
     ASSERT_TRUE(Submit()->Wait().ok());
   }
+  EXPECT_EQ(engine().stats().jobs, 2);
+  EXPECT_EQ(engine().stats().large_jobs, 1);
   EXPECT_EQ(engine().stats().large_bytes, kLargeRunBytes + 2);
 }
 

@@ -8,11 +8,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
@@ -20,6 +23,7 @@
 #include "server/server.h"
 #include "tests/support/callback_threads.h"
 #include "tests/support/eventually.h"
+#include "tests/support/http_get.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
 
@@ -130,37 +134,83 @@ TEST_F(CallbackThreadsTest, HoldsNoneIfAllMayReceive) {
   EXPECT_TRUE(CanRunAtOnce(2, absl::Minutes(1)));
 }
 
-// Calls Encode until `done`. Returns how many calls failed.
-int CallUntil(const std::atomic<bool>& done, Server& server, int64_t rows) {
-  const auto stub =
-      v1::PositionEmbeddingService::NewStub(testing::NewChannel(server.listeners()[0]));
-  const v1::EncodeRequest request = testing::EncodeRequestOf(rows);
-  int failed = 0;
-  while (!done) {
-    v1::EncodeResponse response;
-    failed +=
-        !testing::Call(*stub, &v1::PositionEmbeddingService::Stub::Encode, request, &response).ok();
+// Calls Encode of these numbers of rows in turn, again and again, while it exists.
+class Caller {
+ public:
+  Caller(Server& server, std::vector<int64_t> rows)
+      : thread_([this, address = server.listeners()[0], rows = std::move(rows)] {
+          const auto stub = v1::PositionEmbeddingService::NewStub(testing::NewChannel(address));
+          for (size_t i = 0; !done_; ++i) {
+            const v1::EncodeRequest request = testing::EncodeRequestOf(rows[i % rows.size()]);
+            v1::EncodeResponse response;
+            EXPECT_TRUE(testing::Call(*stub, &v1::PositionEmbeddingService::Stub::Encode, request,
+                                      &response)
+                            .ok());
+          }
+        }) {}
+  ~Caller() {
+    done_ = true;
+    thread_.join();
   }
-  return failed;
-}
 
-TEST_F(CallbackThreadsTest, AServerReceivesOnAllWhileCallsAreLarge) {
+ private:
+  std::atomic<bool> done_ = false;
+  std::thread thread_;
+};
+
+constexpr int64_t kSmall = 1, kLarge = 1 << 15;  // 32 bytes and 1 MiB
+
+TEST_F(CallbackThreadsTest, AServerReceivesOnAllWhileSmallAndLargeCallsCome) {
   std::unique_ptr<Server> server;
   ASSERT_TRUE(Eventually([&] {
     server = testing::StartServer();
     server->ReceiveOnFewThreads(/*cores=*/1);
     return !CanRunAtOnce(2, absl::Milliseconds(100));
   }));
-  constexpr int64_t kSmall = 1, kLarge = 1 << 15;  // 32 bytes and 1 MiB
-  for (const int64_t rows : {kSmall, kLarge, kSmall}) {
-    std::atomic<bool> done = false;
-    std::thread caller([&] { EXPECT_EQ(CallUntil(done, *server, rows), 0); });
+  using Rows = std::vector<int64_t>;
+  for (const Rows& rows : {Rows{kSmall}, {kSmall, kLarge}, {kLarge}, {kSmall, kLarge}, {kSmall}}) {
+    const Caller caller(*server, rows);
     const auto two = [] { return CanRunAtOnce(2, absl::Milliseconds(100)); };
-    EXPECT_TRUE(Eventually([&] { return two() == (rows == kLarge); })) << rows;
-    done = true;
-    caller.join();
+    EXPECT_TRUE(Eventually([&] { return two() == (rows.size() == 2); })) << rows.size();
   }
   EXPECT_TRUE(server->Shutdown());
+}
+
+// How many calls a server computed on the thread that received them, and on others.
+struct ComputedCalls {
+  explicit ComputedCalls(const Server& server) {
+    std::string page;
+    const auto value = [&](const char* path) {
+      const std::string series = absl::StrCat("phasor_calls_total{path=\"", path, "\"} ");
+      const size_t at = page.find(series);
+      return at == std::string::npos ? -1 : std::atof(page.c_str() + at + series.size());
+    };
+    do {
+      page = testing::HttpGet(server.metrics_listeners()[0], "/metrics");
+      here = value("inline");
+      queued = value("queued");
+    } while (here < 0 || queued < 0);
+  }
+  double here, queued;
+};
+
+TEST_F(CallbackThreadsTest, LargeCallsAreComputedWhereTheyWereReceivedUnlessSmallOnesCome) {
+  ServerOptions options = testing::TestOptions();
+  options.metrics_listen = {"127.0.0.1:0"};
+  const auto server = testing::StartServer(options);
+  server->ReceiveOnFewThreads(/*cores=*/1);
+  using Rows = std::vector<int64_t>;
+  for (const Rows& rows : {Rows{kSmall, kLarge}, {kLarge}, {kSmall, kLarge}, {16 * kLarge}}) {
+    const bool queues = rows != Rows{kLarge};
+    const Caller caller(*server, rows);
+    // For ten calls on end.
+    EXPECT_TRUE(Eventually([&] {
+      const ComputedCalls before(*server);
+      ComputedCalls now = before;
+      while (now.here + now.queued < before.here + before.queued + 10) now = ComputedCalls(*server);
+      return (now.queued > before.queued) == queues;
+    })) << rows.size();
+  }
 }
 
 // gRPC's threads sleep at least once in 1.1 s if nothing happens.
