@@ -85,8 +85,9 @@ std::optional<std::string_view> PositionsOf(std::string_view item, const CutItem
   return field->value;
 }
 
-// The positions of the first items, up to one that is not like `like` or has another number of
-// them, as sequences. Empty: not even the first item has a range with a step of one.
+// The positions of the first items as sequences, one for each item. Stops at an item that is not
+// like `like`, or has another number of positions. Empty: the first item has no range with a step
+// of one.
 RaggedPositions SequencesOf(absl::Span<const std::string_view> items, const CutItem& like) {
   RaggedPositions all;
   for (const std::string_view item : items) {

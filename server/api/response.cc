@@ -82,13 +82,14 @@ void WriteRegion(const engine::Destination& place, FieldWriter* out) {
 // Writes the tensor of one part of the item.
 void WriteOutput(const engine::Item& item, size_t i, uint32_t field, FieldWriter* out) {
   const ShapedType tensor = OutputOf(item.prepared, i);
-  auto parts = static_cast<int64_t>(item.parts);  // of the first dimension
   out->Message(field, [&] {
     WriteVarint(v1::TensorSpec::kDtypeFieldNumber, ToWire(tensor.dtype), out);
     if (!tensor.shape.empty()) {
       out->Message(v1::TensorSpec::kShapeFieldNumber, [&] {
+        auto parts = static_cast<int64_t>(item.parts);
         for (const int64_t extent : tensor.shape) {
-          out->Number(static_cast<uint64_t>(extent / std::exchange(parts, 1)));
+          out->Number(static_cast<uint64_t>(extent / parts));
+          parts = 1;  // they share the first dimension only
         }
       });
     }
