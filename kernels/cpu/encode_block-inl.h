@@ -305,21 +305,24 @@ HWY_INLINE bool CanStep(const EncodeArgs& args) {
       [&](const EncodeBlock& block) { return LayoutOf(args, block) == Layout::kAny; });
 }
 
-// Whether columns of f32 rows can be written past the caches. Vectors must not cross lines: a line
-// that two columns share goes to memory in pieces, which takes more than twice as long.
+// Whether columns of f32 rows can be written past the caches. Each write must fill whole lines: a
+// line that is written in two pieces, with other rows between them, takes two to seven times as
+// long. So vectors of 32 bytes (AVX2) do if a sine stands beside its cosine.
 HWY_INLINE bool CanStreamColumns(const EncodeArgs& args) {
+  constexpr uintptr_t kLineBytes = 64;
   const uintptr_t vector_bytes = hn::Lanes(Df()) * sizeof(float);
   uintptr_t bits =
       reinterpret_cast<uintptr_t>(args.out) | static_cast<uintptr_t>(args.out_row_bytes);
   for (const EncodeBlock& block : args.layout->blocks) {
     const Layout layout = LayoutOf(args, block);
     if (block.accumulate || layout == Layout::kAny) return false;
+    if (vector_bytes * (layout == Layout::kInterleaved ? 2 : 1) < kLineBytes) return false;
     const int64_t begin = layout == Layout::kInterleaved ? HWY_MIN(block.sin_begin, block.cos_begin)
                                                          : block.sin_begin;
     bits |= static_cast<uintptr_t>(begin) * sizeof(float);
     if (layout == Layout::kApart) bits |= static_cast<uintptr_t>(block.cos_begin) * sizeof(float);
   }
-  return (bits & (vector_bytes - 1)) == 0;
+  return bits % kLineBytes == 0;
 }
 
 }  // namespace HWY_NAMESPACE
