@@ -2,6 +2,7 @@
 """Runs a phasor-server during a `with` block."""
 
 import contextlib
+import random
 import re
 import signal
 import socket
@@ -13,11 +14,17 @@ START_S = 30
 STOP_S = 60
 
 
+# Below Linux's own range (from 32768), out of which connections and `bind` to port 0 get theirs.
+PORTS = range(20000, 32768)
+
+
 def free_port():
-    """A port of 127.0.0.1 that nobody has at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of 127.0.0.1 that nobody has now, nor gets without asking for it."""
+    while True:
+        port = random.choice(PORTS)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ import json
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,9 @@ import threading
 import time
 import unittest
 import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "accept"))
+import running  # noqa: E402
 
 try:
     import yaml
@@ -30,12 +32,6 @@ except ImportError as error:
 PATIENCE_S = 60
 # Releases whose Services are called differently.
 RELEASES = ({"release": "demo"}, {"release": "x", "nameOverride": "embeddings"})
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -119,7 +115,7 @@ class AlertsFireTest(unittest.TestCase):
     @contextlib.contextmanager
     def prometheus(self, config, rules):
         """A running Prometheus; yields a function that returns the alerts that fire."""
-        web = free_port()
+        web = running.free_port()
         with tempfile.TemporaryDirectory() as directory:
             here = pathlib.Path(directory)
             (here / "rules.yml").write_text(yaml.safe_dump(rules), encoding="utf-8")

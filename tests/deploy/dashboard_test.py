@@ -8,7 +8,6 @@ import json
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -47,12 +46,6 @@ NOT_SHOWN = {
     "phasor_spans_dropped_total": "as phasor_spans_exported_total",
     "phasor_batched_calls_total": "the histogram phasor_batch_calls says more",
 }
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def get(url):
@@ -103,7 +96,7 @@ class DashboardTest(unittest.TestCase):
         cls.stack = contextlib.ExitStack()
         cls.addClassCleanup(cls.stack.close)
         directory = cls.stack.enter_context(tempfile.TemporaryDirectory())
-        metrics, web = free_port(), free_port()
+        metrics, web = running.free_port(), running.free_port()
         cls.metrics = f"http://127.0.0.1:{metrics}/metrics"
         cls.prometheus = f"http://127.0.0.1:{web}"
         server = cls.stack.enter_context(running.server([SERVER, "--metrics-listen", f"127.0.0.1:{metrics}"]))

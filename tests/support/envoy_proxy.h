@@ -4,8 +4,6 @@
 #define PHASOR_TESTS_SUPPORT_ENVOY_PROXY_H_
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -23,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "tests/support/eventually.h"
+#include "tests/support/free_port.h"
 #include "tests/support/http_get.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -129,16 +128,6 @@ class EnvoyProxy {
   static void Replace(const std::string& from, const std::string& to, int times,
                       std::string* text) {
     EXPECT_EQ(absl::StrReplaceAll({{from, to}}, text), times) << from;
-  }
-  static int FreePort() {
-    FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-    getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length);
-    return ntohs(address.sin_port);
   }
   // "phasor::127.0.0.1:port::name::value" of the admin interface, by port.
   std::map<int, std::string> OfReplicas(const std::string& name) const {

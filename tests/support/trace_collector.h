@@ -34,7 +34,6 @@ class TraceCollector : private otlp::TraceService::Service {
   }
   ~TraceCollector() override { server_->Shutdown(std::chrono::system_clock::now()); }
 
-  int port() const { return port_; }
   std::string endpoint() const { return "127.0.0.1:" + std::to_string(port_); }
 
   std::vector<otlp::Span> spans() {

@@ -10,6 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "tests/support/eventually.h"
+#include "tests/support/free_port.h"
 #include "tests/support/trace_collector.h"
 
 namespace phasor::trace {
@@ -102,8 +103,8 @@ TEST(SpanExporterTest, WhatDoesNotFitIsDroppedAndCounted) {
 }
 
 TEST(SpanExporterTest, ARestartOfTheCollectorLosesNothingThatFits) {
-  std::optional<TraceCollector> collector(std::in_place);
-  const int port = collector->port();
+  const int port = testing::FreePort();
+  std::optional<TraceCollector> collector(std::in_place, port);
   SpanExporter exporter(OptionsFor(collector->endpoint()), "");
   exporter.Add(Spans(1));
   EXPECT_TRUE(Eventually([&] { return exporter.counts().exported == 1; }));

@@ -15,6 +15,7 @@
 #include "inference/grpc_service.grpc.pb.h"
 #include "server/server.h"
 #include "tests/support/eventually.h"
+#include "tests/support/free_port.h"
 #include "tests/support/http_get.h"
 #include "tests/support/running_server.h"
 #include "tests/support/status_matchers.h"
@@ -235,8 +236,8 @@ TEST_F(TraceLoadTest, AHangingCollectorFailsNoCall) {
 }
 
 TEST_F(TraceLoadTest, ARestartingCollectorFailsNoCall) {
-  std::optional<TraceCollector> collector(std::in_place);
-  const int port = collector->port();
+  const int port = testing::FreePort();
+  std::optional<TraceCollector> collector(std::in_place, port);
   const auto server = StartTraced(collector->endpoint(), roomy_);
   std::thread load([&] { Run(*server); });
   for (int i = 0; i < 3; ++i) {
