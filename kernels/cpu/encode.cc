@@ -13,6 +13,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must follow foreach_target.h, which includes this file once per target.
 #include "kernels/cpu/encode_block-inl.h"
+#include "kernels/cpu/encode_lines-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -203,18 +204,19 @@ bool CanStreamRows(const EncodeArgs& args) {
 
 void EncodeRows(const EncodeArgs& args) {
   const EncodeScratch scratch = CarveEncode(args);
-  const bool columns = args.dtype == Dtype::kFloat32 && args.add_to == nullptr &&
-                       args.out_row_bytes % static_cast<int64_t>(sizeof(float)) == 0;
-  const bool stream_columns = args.stream && columns && CanStreamColumns(args);
-  const bool stream_rows = args.stream && !stream_columns && CanStreamRows(args);
-  const bool direct = columns && !stream_rows;
   Position step[kMaxAxes];
   const bool constant_step = ConstantStep(args, step);
   if (constant_step) StepPhases(args, step, scratch.steps);
   const bool stepping = constant_step && args.dtype != Dtype::kFloat64 && CanStep(args);
-  const int64_t tile = !stepping ? EncodeTile(*args.table)
-                       : direct  ? kSteppingTile
-                                 : EncodeRowsAtOnce(*args.table);
+  const bool lines = stepping && CanEmitLines(args);
+  const bool columns = args.dtype == Dtype::kFloat32 && args.add_to == nullptr &&
+                       args.out_row_bytes % static_cast<int64_t>(sizeof(float)) == 0;
+  const bool stream_columns = args.stream && columns && CanStreamColumns(args);
+  const bool stream_rows = args.stream && !lines && !stream_columns && CanStreamRows(args);
+  const bool direct = columns && !stream_rows;
+  const int64_t tile = !stepping         ? EncodeTile(*args.table)
+                       : lines || direct ? kSteppingTile
+                                         : EncodeRowsAtOnce(*args.table);
   for (int64_t first = 0, count; first < args.rows; first += count) {
     count = HWY_MIN(tile, args.rows - first);
     if (stepping) {
@@ -228,6 +230,8 @@ void EncodeRows(const EncodeArgs& args) {
       for (int64_t t = 0; t < count; ++t) {
         EncodeRow64(args, scratch, scratch.phases + t * scratch.entries, first + t);
       }
+    } else if (lines) {
+      EmitLines(args, scratch, first, count);
     } else if (direct) {
       auto* out = reinterpret_cast<float*>(args.out + first * args.out_row_bytes);
       EmitRows32(args, scratch, stepping, first, count, stream_columns,
@@ -238,7 +242,7 @@ void EncodeRows(const EncodeArgs& args) {
       FinishTile(args, first, count, stream_rows, rows);
     }
   }
-  if (stream_columns || stream_rows) hwy::FlushStream();
+  if (args.stream) hwy::FlushStream();
 }
 
 #endif  // PHASOR_SCALAR_TARGET

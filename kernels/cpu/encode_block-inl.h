@@ -100,13 +100,8 @@ struct Rows32 {
 // interleaving sines and cosines within 128-bit blocks then puts neighbours side by side.
 template <Layout kLayout>
 HWY_INLINE Vu64 LoadPhases(const uint64_t* p) {
-  const Du64 d;
-  const auto v = hn::LoadU(d, p);
-  if constexpr (kLayout != Layout::kInterleaved) return v;
-  const uint64_t lanes = hn::Lanes(d);
-  HWY_ALIGN uint64_t from[hn::MaxLanes(Du64())];
-  for (uint64_t i = 0; i < lanes; ++i) from[i] = i / 2 + i % 2 * (lanes / 2);
-  return hn::TableLookupLanes(v, hn::SetTableIndices(d, from));
+  const auto v = hn::LoadU(Du64(), p);
+  return kLayout == Layout::kInterleaved ? AlternateHalves(v) : v;
 }
 
 // Where the sines and cosines of a vector of pairs go in the first row.
@@ -266,11 +261,11 @@ HWY_INLINE void EmitBlockOf(const EncodeArgs& args, const EncodeBlock& block, La
   }
 }
 
-HWY_INLINE void ZeroPadding(const RowLayout& layout, int64_t count, Rows32 rows) {
-  for (int64_t t = 0; t < count; ++t) {
-    float* row = rows.first + t * rows.stride;
-    std::fill(row, row + layout.content_begin, 0.0f);
-    std::fill(row + layout.content_end, row + layout.width, 0.0f);
+template <typename T>
+HWY_INLINE void ZeroPadding(const RowLayout& layout, int64_t count, T* row, int64_t stride) {
+  for (int64_t t = 0; t < count; ++t, row += stride) {
+    std::fill(row, row + layout.content_begin, T{0});
+    std::fill(row + layout.content_end, row + layout.width, T{0});
   }
 }
 
@@ -290,12 +285,13 @@ void EmitRows32(const EncodeArgs& args, const EncodeScratch& scratch, bool stepp
     } else if (scaled) {
       EmitBlockOf<Emit::kStore, true>(args, block, layout, scratch, stepping, count, rows);
     } else if (stream) {
-      EmitBlockOf<Emit::kStream, false>(args, block, layout, scratch, stepping, count, rows);
+      EmitBlockFrom<Emit::kStream, Layout::kInterleaved, false>(args, block, scratch, stepping,
+                                                                count, rows);
     } else {
       EmitBlockOf<Emit::kStore, false>(args, block, layout, scratch, stepping, count, rows);
     }
   }
-  ZeroPadding(*args.layout, count, rows);
+  ZeroPadding(*args.layout, count, rows.first, rows.stride);
 }
 
 // Whether f32 rows can be computed from the phases of the first row and a step.
@@ -307,20 +303,15 @@ HWY_INLINE bool CanStep(const EncodeArgs& args) {
 
 // Whether columns of f32 rows can be written past the caches. Each write must fill whole lines: a
 // line that is written in two pieces, with other rows between them, takes two to seven times as
-// long. So vectors of 32 bytes (AVX2) do if a sine stands beside its cosine.
+// long. Two vectors with sines and cosines side by side do. CanEmitLines says what else can.
 HWY_INLINE bool CanStreamColumns(const EncodeArgs& args) {
   constexpr uintptr_t kLineBytes = 64;
-  const uintptr_t vector_bytes = hn::Lanes(Df()) * sizeof(float);
+  if (2 * hn::Lanes(Df()) * sizeof(float) < kLineBytes) return false;
   uintptr_t bits =
       reinterpret_cast<uintptr_t>(args.out) | static_cast<uintptr_t>(args.out_row_bytes);
   for (const EncodeBlock& block : args.layout->blocks) {
-    const Layout layout = LayoutOf(args, block);
-    if (block.accumulate || layout == Layout::kAny) return false;
-    if (vector_bytes * (layout == Layout::kInterleaved ? 2 : 1) < kLineBytes) return false;
-    const int64_t begin = layout == Layout::kInterleaved ? HWY_MIN(block.sin_begin, block.cos_begin)
-                                                         : block.sin_begin;
-    bits |= static_cast<uintptr_t>(begin) * sizeof(float);
-    if (layout == Layout::kApart) bits |= static_cast<uintptr_t>(block.cos_begin) * sizeof(float);
+    if (block.accumulate || LayoutOf(args, block) != Layout::kInterleaved) return false;
+    bits |= static_cast<uintptr_t>(HWY_MIN(block.sin_begin, block.cos_begin)) * sizeof(float);
   }
   return bits % kLineBytes == 0;
 }

@@ -56,6 +56,15 @@ HWY_INLINE V Opaque(V v) {
   return v;
 }
 
+// The lanes 0, n / 2, 1, n / 2 + 1, ... of n.
+HWY_INLINE Vu64 AlternateHalves(Vu64 v) {
+  const Du64 d;
+  const uint64_t lanes = hn::Lanes(d);
+  HWY_ALIGN uint64_t from[hn::MaxLanes(Du64())];
+  for (uint64_t i = 0; i < lanes; ++i) from[i] = i / 2 + i % 2 * (lanes / 2);
+  return hn::TableLookupLanes(v, hn::SetTableIndices(d, from));
+}
+
 // Stores past the caches -------------------------------------------------------------------------
 
 // Where vectors that are written past the caches may begin. NumPy's arrays begin at such places.
@@ -83,6 +92,15 @@ HWY_INLINE void StreamTo(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
     hn::Stream(v, d, p);
   } else {
     StreamPieces(v, d, p);
+  }
+}
+
+template <bool kStream, class D>
+HWY_INLINE void Put(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
+  if constexpr (kStream) {
+    StreamTo(v, d, p);
+  } else {
+    hn::StoreU(v, d, p);
   }
 }
 
@@ -345,12 +363,7 @@ struct BF16 {
   }
   template <bool kStream>
   static HWY_INLINE void StoreEvenOdd(Vf even, Vf odd, T* p) {
-    const auto words = PackBFloat16(even, odd);
-    if constexpr (kStream) {
-      StreamTo(words, Du32(), reinterpret_cast<uint32_t*>(p));
-    } else {
-      hn::StoreU(words, Du32(), reinterpret_cast<uint32_t*>(p));
-    }
+    Put<kStream>(PackBFloat16(even, odd), Du32(), reinterpret_cast<uint32_t*>(p));
   }
   // Two vectors, one behind the other.
   static HWY_INLINE hn::Vec<Du16> Concat(Vf first, Vf second) {

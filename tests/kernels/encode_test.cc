@@ -50,7 +50,7 @@ std::vector<Spec> Layouts() {
   }
   for (AxisGrouping grouping :
        {AxisGrouping::kAxisMajor, AxisGrouping::kComponentMajor, AxisGrouping::kSum}) {
-    for (int64_t dim : {4, 12, 36, 72}) {
+    for (int64_t dim : {4, 12, 36, 72, 256}) {
       Spec spec = Sinusoid(dim, Arrangement::kConcatenated, TrigOrder::kSinCos);
       spec.axes = 2;
       spec.grouping = grouping;
@@ -61,9 +61,11 @@ std::vector<Spec> Layouts() {
   for (Arrangement arrangement : {Arrangement::kInterleaved, Arrangement::kConcatenated}) {
     specs.push_back(Sinusoid(600, arrangement, TrigOrder::kSinCos));
   }
-  Spec padded = Sinusoid(37, Arrangement::kConcatenated, TrigOrder::kCosSin);
-  padded.pad_back = 1;
-  specs.push_back(padded);
+  for (const auto& [content, padding] : {std::pair{36, 1}, {64, 1}, {64, 32}}) {
+    Spec padded = Sinusoid(content + padding, Arrangement::kConcatenated, TrigOrder::kCosSin);
+    padded.pad_back = padding;
+    specs.push_back(padded);
+  }
   return specs;
 }
 
@@ -141,18 +143,47 @@ TEST(EncodeTest, EveryBackendAddsTheReferencesBytes) {
   const auto backends = AllBackends();
   for (const Spec& spec : Layouts()) {
     const auto plan = PlanOf(spec);
-    const PositionSource positions = ManyPlaces(plan->spec.axes).back();
+    for (const PositionSource& positions : ManyPlaces(plan->spec.axes)) {
+      if (positions.count() < 35) continue;
+      for (Dtype dtype : kFloatDtypes) {
+        Tensor embedding(dtype, positions.count() * plan->spec.dim, 1);
+        embedding.Fill(plan->spec.dim, /*special=*/true);
+        Call call{plan, &positions, dtype, &embedding};
+        const Tensor want = RunOn(*backends[0].backend, call);
+        for (const auto& b : backends) {
+          for (bool in_place : {false, true}) {
+            call.in_place = in_place;
+            ASSERT_TRUE(SameBits(want, RunOn(*b.backend, call)))
+                << b.name << " dim " << plan->spec.dim << " " << Name(dtype) << " in place "
+                << in_place << " rows " << positions.count();
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(EncodeTest, RowsMayLieAnyNumberOfBytesApart) {
+  constexpr int64_t kDim = 128, kRows = 70;
+  const auto backends = AllBackends();
+  const PositionSource positions = SourceOf(AxisRange{IntegerRange{3, 1, kRows}}, 1);
+  for (Arrangement arrangement : {Arrangement::kInterleaved, Arrangement::kConcatenated}) {
+    const auto plan = PlanOf(Sinusoid(kDim, arrangement, TrigOrder::kSinCos));
     for (Dtype dtype : kFloatDtypes) {
-      Tensor embedding(dtype, positions.count() * plan->spec.dim, 1);
-      embedding.Fill(plan->spec.dim, /*special=*/true);
-      Call call{plan, &positions, dtype, &embedding};
-      const Tensor want = RunOn(*backends[0].backend, call);
-      for (const auto& b : backends) {
-        for (bool in_place : {false, true}) {
-          call.in_place = in_place;
-          ASSERT_TRUE(SameBits(want, RunOn(*b.backend, call)))
-              << b.name << " dim " << plan->spec.dim << " " << Name(dtype) << " in place "
-              << in_place;
+      for (const int64_t gap : {1, 2, 4, 64}) {
+        EncodeJob job{.plan = plan.get(), .positions = &positions, .dtype = dtype};
+        job.out_row_bytes = kDim * SizeOf(dtype) + gap;
+        const auto run = [&](Backend& backend) {
+          std::vector<std::byte> out(static_cast<size_t>(kRows * job.out_row_bytes),
+                                     std::byte{0xAB});
+          job.out = out.data();
+          const Job jobs[] = {job};
+          EXPECT_TRUE(backend.Run(jobs).ok());
+          return out;
+        };
+        const auto want = run(*backends[0].backend);
+        for (const auto& b : backends) {
+          ASSERT_EQ(run(*b.backend), want) << b.name << " " << Name(dtype) << " gap " << gap;
         }
       }
     }

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the sines and cosines of blocks of pairs to rows of a constant step, whole cache lines at
+// a time. For 16-bit floats, which need no f32 rows in between then, and for f32 rows past the
+// caches. Compiled per target, like kernels/cpu/simd-inl.h; included by kernels/cpu/encode.cc.
+#if defined(PHASOR_KERNELS_CPU_ENCODE_LINES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PHASOR_KERNELS_CPU_ENCODE_LINES_INL_H_
+#undef PHASOR_KERNELS_CPU_ENCODE_LINES_INL_H_
+#else
+#define PHASOR_KERNELS_CPU_ENCODE_LINES_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "kernels/cpu/encode_block-inl.h"
+#include "kernels/cpu/simd-inl.h"
+#include "kernels/ops/encode.h"
+
+#if !PHASOR_SCALAR_TARGET
+
+HWY_BEFORE_NAMESPACE();
+namespace phasor::cpu {
+namespace HWY_NAMESPACE {
+
+constexpr int64_t kLineBytes = 64;
+
+// How two vectors are written. kDealt: their lanes take turns; else the second follows the first.
+struct LineF32 {
+  using T = float;
+  static constexpr bool kDealt = false;
+  template <bool kStream>
+  static HWY_INLINE void Store(Vf a, Vf b, T* p) {
+    Put<kStream>(a, Df(), p);
+    Put<kStream>(b, Df(), p + hn::Lanes(Df()));
+  }
+};
+struct LineF16 {
+  using T = uint16_t;
+  static constexpr bool kDealt = false;
+  template <bool kStream>
+  static HWY_INLINE void Store(Vf a, Vf b, T* p) {
+    Put<kStream>(F16::Concat(a, b), Du16(), p);
+  }
+};
+struct LineBF16 {
+  using T = uint16_t;
+  static constexpr bool kDealt = true;
+  template <bool kStream>
+  static HWY_INLINE void Store(Vf a, Vf b, T* p) {
+    BF16::StoreEvenOdd<kStream>(a, b, p);
+  }
+};
+
+// Two vectors are a unit: the sines and cosines of `lanes` pairs side by side, or the sines of
+// 2 * lanes pairs that lie apart from their cosines. So many units fill a line, or one does.
+constexpr int64_t LineUnits(int64_t element_bytes) {
+  const auto lanes = static_cast<int64_t>(hn::MaxLanes(Df()));
+  return HWY_MAX(1, kLineBytes / (2 * lanes * element_bytes));
+}
+
+HWY_INLINE int64_t UnitPairs(bool interleaved) {
+  return static_cast<int64_t>(hn::Lanes(Df())) * (interleaved ? 1 : 2);
+}
+
+// Loads the phases of a unit in the order in which SinCosVector takes them: as many as it has
+// pairs. Those of even pairs are at p, those of odd ones at p + half.
+template <typename E, bool kInterleaved>
+HWY_INLINE void LoadUnit(const uint64_t* p, int64_t half, uint64_t* unit) {
+  const Du64 d;
+  const size_t n = hn::Lanes(d);
+  const auto even = hn::LoadU(d, p), odd = hn::LoadU(d, p + half);
+  if constexpr (kInterleaved) {
+    hn::Store(E::kDealt ? even : AlternateHalves(even), d, unit);
+    hn::Store(E::kDealt ? odd : AlternateHalves(odd), d, unit + n);
+  } else {
+    const auto even2 = hn::LoadU(d, p + n), odd2 = hn::LoadU(d, p + half + n);
+    hn::Store(E::kDealt ? hn::ConcatEven(d, even2, even) : even, d, unit);
+    hn::Store(E::kDealt ? hn::ConcatOdd(d, even2, even) : odd, d, unit + n);
+    hn::Store(E::kDealt ? hn::ConcatEven(d, odd2, odd) : even2, d, unit + 2 * n);
+    hn::Store(E::kDealt ? hn::ConcatOdd(d, odd2, odd) : odd2, d, unit + 3 * n);
+  }
+}
+
+// The sines and cosines of a vector of pairs, whose phases then advance.
+HWY_INLINE void StepVector(uint64_t* phases, const uint64_t* steps, Vf& sin, Vf& cos) {
+  const Du64 d;
+  const size_t n = hn::Lanes(d);
+  const auto even = hn::Load(d, phases), odd = hn::Load(d, phases + n);
+  SinCosVector(even, odd, sin, cos);
+  hn::Store(hn::Add(even, hn::Load(d, steps)), d, phases);
+  hn::Store(hn::Add(odd, hn::Load(d, steps + n)), d, phases + n);
+}
+
+// Writes a unit of a row and advances its phases.
+template <typename E, bool kInterleaved, bool kStream>
+HWY_INLINE void PutUnit(const EncodeBlock& block, uint64_t* phases, const uint64_t* steps,
+                        typename E::T* row) {
+  Vf sin, cos;
+  StepVector(phases, steps, sin, cos);
+  if constexpr (kInterleaved) {
+    const Df d;
+    const bool sin_first = block.sin_begin < block.cos_begin;
+    const auto a = sin_first ? sin : cos, b = sin_first ? cos : sin;
+    auto* const p = row + HWY_MIN(block.sin_begin, block.cos_begin);
+    E::kDealt
+        ? E::template Store<kStream>(a, b, p)
+        : E::template Store<kStream>(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b), p);
+  } else {
+    Vf sin2, cos2;
+    const size_t vector = 2 * hn::Lanes(Du64());
+    StepVector(phases + vector, steps + vector, sin2, cos2);
+    E::template Store<kStream>(sin, sin2, row + block.sin_begin);
+    if (block.cos_begin >= 0) E::template Store<kStream>(cos, cos2, row + block.cos_begin);
+  }
+}
+
+// Writes a block of `count` rows, the first of which is at `rows`, `stride` elements from the next.
+template <typename E, bool kInterleaved, bool kStream>
+HWY_NOINLINE void EmitBlockLines(const EncodeArgs& args, const EncodeBlock& block,
+                                 const EncodeScratch& scratch, int64_t count,
+                                 typename E::T* HWY_RESTRICT rows, int64_t stride) {
+  constexpr int64_t kUnits = LineUnits(sizeof(typename E::T));
+  constexpr int64_t kColumns = kInterleaved ? 2 : 1;
+  const int64_t pairs = UnitPairs(kInterleaved);
+  HWY_ALIGN uint64_t phases[kUnits * 4 * hn::MaxLanes(Du64())];
+  HWY_ALIGN uint64_t steps[kUnits * 4 * hn::MaxLanes(Du64())];
+  for (int64_t i = 0; i < block.pairs; i += kUnits * pairs) {
+    for (int64_t u = 0; u < kUnits; ++u) {
+      const int64_t at = (block.first_pair + i + u * pairs) / 2;
+      LoadUnit<E, kInterleaved>(scratch.phases + at, args.table->half, phases + u * pairs);
+      LoadUnit<E, kInterleaved>(scratch.steps + at, args.table->half, steps + u * pairs);
+    }
+    auto* row = rows + kColumns * i;
+    for (int64_t t = 0; t < count; ++t, row += stride) {
+      for (int64_t u = 0; u < kUnits; ++u) {
+        PutUnit<E, kInterleaved, kStream>(block, phases + u * pairs, steps + u * pairs,
+                                          row + kColumns * u * pairs);
+      }
+    }
+  }
+}
+
+// Whether rows of a constant step can be written so: nothing is added or multiplied, and lines fill
+// each block. With `stream`, lines also begin where those of the cache do. f32 rows in the caches,
+// and those whose sines and cosines stand side by side, are written as fast by EmitBlock.
+HWY_INLINE bool CanEmitLines(const EncodeArgs& args) {
+  const int64_t element_bytes = SizeOf(args.dtype);
+  const bool f32 = args.dtype == Dtype::kFloat32;
+  if (args.add_to != nullptr || static_cast<float>(args.amplitude) != 1.0f) return false;
+  if (args.out_row_bytes % element_bytes != 0 || (f32 && !args.stream)) return false;
+  int64_t bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(args.out)) | args.out_row_bytes;
+  for (const EncodeBlock& block : args.layout->blocks) {
+    const Layout layout = LayoutOf(args, block);
+    const bool interleaved = layout == Layout::kInterleaved;
+    if (block.accumulate || layout == Layout::kAny || (f32 && interleaved)) return false;
+    if (block.pairs % (LineUnits(element_bytes) * UnitPairs(interleaved)) != 0) return false;
+    bits |=
+        (interleaved ? HWY_MIN(block.sin_begin, block.cos_begin) : block.sin_begin) * element_bytes;
+    if (layout == Layout::kApart) bits |= block.cos_begin * element_bytes;
+  }
+  return !args.stream || bits % kLineBytes == 0;
+}
+
+// Computes rows [first, first + count) of the call. Scratch has the phases of the first one.
+template <typename E, bool kStream>
+void EmitLines(const EncodeArgs& args, const EncodeScratch& scratch, int64_t first, int64_t count) {
+  using T = typename E::T;
+  auto* const rows = reinterpret_cast<T*>(args.out + first * args.out_row_bytes);
+  const int64_t stride = args.out_row_bytes / static_cast<int64_t>(sizeof(T));
+  for (const EncodeBlock& block : args.layout->blocks) {
+    if constexpr (sizeof(T) == 2) {
+      if (LayoutOf(args, block) == Layout::kInterleaved) {
+        EmitBlockLines<E, true, kStream>(args, block, scratch, count, rows, stride);
+        continue;
+      }
+    }
+    EmitBlockLines<E, false, kStream>(args, block, scratch, count, rows, stride);
+  }
+  ZeroPadding(*args.layout, count, rows, stride);
+}
+
+HWY_INLINE void EmitLines(const EncodeArgs& args, const EncodeScratch& scratch, int64_t first,
+                          int64_t count) {
+  if (args.dtype == Dtype::kFloat32) {
+    EmitLines<LineF32, true>(args, scratch, first, count);
+  } else if (args.dtype == Dtype::kFloat16) {
+    args.stream ? EmitLines<LineF16, true>(args, scratch, first, count)
+                : EmitLines<LineF16, false>(args, scratch, first, count);
+  } else {
+    args.stream ? EmitLines<LineBF16, true>(args, scratch, first, count)
+                : EmitLines<LineBF16, false>(args, scratch, first, count);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace phasor::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // !PHASOR_SCALAR_TARGET
+#endif  // include guard
