@@ -67,10 +67,13 @@ concept HasNumbers = requires {
   typename E::Numbers;
 };
 
+template <typename E>
+constexpr bool kLessThanALine = hn::MaxLanes(Df()) * sizeof(typename E::T) < 64;
+
 // Whether a vector of E is less than a line that is written past the caches, and two are stored at
 // once.
 template <typename E>
-concept StreamsTwo = requires(Vf v, typename E::T* p) {
+concept StreamsTwo = kLessThanALine<E> && requires(Vf v, typename E::T* p) {
   E::StreamTwo(v, v, p);
 };
 
@@ -140,6 +143,10 @@ struct Streamed : E {};
 template <>
 struct Streamed<F32> : F32 {
   static HWY_INLINE void Store(Vf v, float* p) { StreamTo(v, Df(), p); }
+  static HWY_INLINE void StreamTwo(Vf first, Vf second, float* p) {
+    StreamTo(first, Df(), p);
+    StreamTo(second, Df(), p + hn::Lanes(Df()));
+  }
 };
 template <>
 struct Streamed<F16> : F16 {
