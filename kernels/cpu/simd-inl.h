@@ -106,46 +106,76 @@ HWY_INLINE void Put(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
 
 // Phases ------------------------------------------------------------------------------------------
 
-// phases[i] = add + low64(n * fraction[i]), with the same n and `add` for all; with kMore, plus the
-// old phases[i].
-template <bool kMore = false>
-HWY_INLINE void IntegerPhases(const uint64_t* HWY_RESTRICT fraction, uint64_t n, uint64_t add,
-                              int64_t count, uint64_t* HWY_RESTRICT phases) {
+// A number that vectors are multiplied by.
+struct Factor {
+  Vu32 low, high;
+  bool narrow;  // below 2^32
+};
+
+HWY_INLINE Factor FactorOf(uint64_t n) {
+  const Du32 d;
+  return {hn::Set(d, static_cast<uint32_t>(n)), hn::Set(d, static_cast<uint32_t>(n >> 32)),
+          (n >> 32) == 0};
+}
+
+// The lower halves of the 128-bit products.
+HWY_INLINE Vu64 MulLow(Vu64 v, const Factor& n) {
+  const Du32 d;
+  const auto low = hn::BitCast(d, v);
+  auto cross = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(v)), n.low);
+  if (!n.narrow) cross = hn::Add(cross, hn::MulEven(low, n.high));
+  return hn::Add(hn::MulEven(low, n.low), hn::ShiftLeft<32>(cross));
+}
+
+// The upper halves. No sum overflows: (2^32 - 1)^2 + 2 (2^32 - 1) is below 2^64.
+HWY_INLINE Vu64 MulHigh(Vu64 v, const Factor& n) {
+  const Du32 d;
+  const auto low = hn::BitCast(d, v);
+  const auto high = hn::BitCast(d, hn::ShiftRight<32>(v));
+  const auto first = hn::Add(hn::MulEven(high, n.low), hn::ShiftRight<32>(hn::MulEven(low, n.low)));
+  const auto second =
+      hn::Add(hn::MulEven(low, n.high), hn::And(first, hn::Set(Du64(), 0xFFFFFFFFu)));
+  return hn::Add(hn::MulEven(high, n.high),
+                 hn::Add(hn::ShiftRight<32>(first), hn::ShiftRight<32>(second)));
+}
+
+// phases[i] = add + PhaseOf(p, frequency i); with kMore, plus the old phases[i]. kReal: p has a
+// fraction.
+template <bool kMore, bool kReal>
+HWY_INLINE void PhasesAt(Position p, const uint64_t* HWY_RESTRICT whole,
+                         const uint64_t* HWY_RESTRICT fraction, uint64_t add, int64_t count,
+                         uint64_t* HWY_RESTRICT phases) {
   const Du64 d;
   const auto bias = hn::Set(d, add);
-  const Du32 d32;
-  const auto low = hn::Set(d32, static_cast<uint32_t>(n));
-  const auto high = hn::Set(d32, static_cast<uint32_t>(n >> 32));
-  const bool narrow = (n >> 32) == 0;
+  const Factor n = FactorOf(static_cast<uint64_t>(p.whole)), part = FactorOf(p.fraction);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     const auto f = hn::LoadU(d, fraction + i);
-    const auto f32 = hn::BitCast(d32, f);
-    const auto f_high = hn::BitCast(d32, hn::ShiftRight<32>(f));
-    auto cross = hn::MulEven(f_high, low);
-    if (!narrow) cross = hn::Add(cross, hn::MulEven(f32, high));
-    auto sum = hn::Add(hn::MulEven(f32, low), hn::ShiftLeft<32>(cross));
+    auto sum = MulLow(f, n);
+    if constexpr (kReal) {
+      sum = hn::Add(sum, hn::Add(MulLow(hn::LoadU(d, whole + i), part), MulHigh(f, part)));
+    }
     if constexpr (kMore) sum = hn::Add(sum, hn::LoadU(d, phases + i));
     hn::StoreU(hn::Add(sum, bias), d, phases + i);
   }
-  for (; i < count; ++i) phases[i] = (kMore ? phases[i] : 0) + add + n * fraction[i];
+  for (; i < count; ++i) {
+    phases[i] =
+        (kMore ? phases[i] : 0) + add + PhaseOf(p, {static_cast<int64_t>(whole[i]), fraction[i]});
+  }
 }
 
-// IntegerPhases for one run of a row, at any position.
+// PhasesAt for one run of a row.
 template <bool kMore>
 HWY_INLINE void RunPhases(const PhaseTable& table, const AxisRun& run, Position position,
                           uint64_t add, uint64_t* HWY_RESTRICT phases) {
   const int64_t first = run.layer * table.entries() + run.begin;
-  const uint64_t* fraction = table.fraction.data() + first;
+  const uint64_t* const whole = table.whole.data() + first;
+  const uint64_t* const fraction = table.fraction.data() + first;
   if (position.fraction == 0) {
-    return IntegerPhases<kMore>(fraction, static_cast<uint64_t>(position.whole), add, run.count,
-                                phases);
-  }
-  const uint64_t* whole = table.whole.data() + first;
-  for (int64_t i = 0; i < run.count; ++i) {
-    phases[i] = (kMore ? phases[i] : 0) + add +
-                PhaseOf(position, {static_cast<int64_t>(whole[i]), fraction[i]});
+    PhasesAt<kMore, false>(position, whole, fraction, add, run.count, phases);
+  } else {
+    PhasesAt<kMore, true>(position, whole, fraction, add, run.count, phases);
   }
 }
 
