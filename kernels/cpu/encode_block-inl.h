@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/ops/encode.h"
@@ -264,8 +265,11 @@ HWY_INLINE void EmitBlockOf(const EncodeArgs& args, const EncodeBlock& block, La
 template <typename T>
 HWY_INLINE void ZeroPadding(const RowLayout& layout, int64_t count, T* row, int64_t stride) {
   for (int64_t t = 0; t < count; ++t, row += stride) {
-    std::fill(row, row + layout.content_begin, T{0});
-    std::fill(row + layout.content_end, row + layout.width, T{0});
+    const auto zero = [row](int64_t begin, int64_t end) {
+      std::memset(row + begin, 0, static_cast<size_t>(end - begin) * sizeof(T));
+    };
+    zero(0, layout.content_begin);
+    zero(layout.content_end, layout.width);
   }
 }
 

@@ -106,36 +106,27 @@ HWY_INLINE void Put(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
 
 // Phases ------------------------------------------------------------------------------------------
 
-// A number that vectors are multiplied by.
-struct Factor {
-  Vu32 low, high;
-  bool narrow;  // below 2^32
-};
-
-HWY_INLINE Factor FactorOf(uint64_t n) {
-  const Du32 d;
-  return {hn::Set(d, static_cast<uint32_t>(n)), hn::Set(d, static_cast<uint32_t>(n >> 32)),
-          (n >> 32) == 0};
-}
+HWY_INLINE Vu32 SetLow(uint64_t n) { return hn::Set(Du32(), static_cast<uint32_t>(n)); }
 
 // The lower halves of the 128-bit products.
-HWY_INLINE Vu64 MulLow(Vu64 v, const Factor& n) {
+HWY_INLINE Vu64 MulLow(Vu64 v, uint64_t n) {
   const Du32 d;
   const auto low = hn::BitCast(d, v);
-  auto cross = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(v)), n.low);
-  if (!n.narrow) cross = hn::Add(cross, hn::MulEven(low, n.high));
-  return hn::Add(hn::MulEven(low, n.low), hn::ShiftLeft<32>(cross));
+  auto cross = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(v)), SetLow(n));
+  if (n >> 32 != 0) cross = hn::Add(cross, hn::MulEven(low, SetLow(n >> 32)));
+  return hn::Add(hn::MulEven(low, SetLow(n)), hn::ShiftLeft<32>(cross));
 }
 
 // The upper halves. No sum overflows: (2^32 - 1)^2 + 2 (2^32 - 1) is below 2^64.
-HWY_INLINE Vu64 MulHigh(Vu64 v, const Factor& n) {
+HWY_INLINE Vu64 MulHigh(Vu64 v, uint64_t n) {
   const Du32 d;
   const auto low = hn::BitCast(d, v);
   const auto high = hn::BitCast(d, hn::ShiftRight<32>(v));
-  const auto first = hn::Add(hn::MulEven(high, n.low), hn::ShiftRight<32>(hn::MulEven(low, n.low)));
+  const auto n_low = SetLow(n), n_high = SetLow(n >> 32);
+  const auto first = hn::Add(hn::MulEven(high, n_low), hn::ShiftRight<32>(hn::MulEven(low, n_low)));
   const auto second =
-      hn::Add(hn::MulEven(low, n.high), hn::And(first, hn::Set(Du64(), 0xFFFFFFFFu)));
-  return hn::Add(hn::MulEven(high, n.high),
+      hn::Add(hn::MulEven(low, n_high), hn::And(first, hn::Set(Du64(), 0xFFFFFFFFu)));
+  return hn::Add(hn::MulEven(high, n_high),
                  hn::Add(hn::ShiftRight<32>(first), hn::ShiftRight<32>(second)));
 }
 
@@ -147,14 +138,14 @@ HWY_INLINE void PhasesAt(Position p, const uint64_t* HWY_RESTRICT whole,
                          uint64_t* HWY_RESTRICT phases) {
   const Du64 d;
   const auto bias = hn::Set(d, add);
-  const Factor n = FactorOf(static_cast<uint64_t>(p.whole)), part = FactorOf(p.fraction);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     const auto f = hn::LoadU(d, fraction + i);
-    auto sum = MulLow(f, n);
+    auto sum = MulLow(f, static_cast<uint64_t>(p.whole));
     if constexpr (kReal) {
-      sum = hn::Add(sum, hn::Add(MulLow(hn::LoadU(d, whole + i), part), MulHigh(f, part)));
+      const auto part = MulLow(hn::LoadU(d, whole + i), p.fraction);
+      sum = hn::Add(sum, hn::Add(part, MulHigh(f, p.fraction)));
     }
     if constexpr (kMore) sum = hn::Add(sum, hn::LoadU(d, phases + i));
     hn::StoreU(hn::Add(sum, bias), d, phases + i);

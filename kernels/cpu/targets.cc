@@ -29,7 +29,7 @@ std::vector<Target> Detect() {
   if (avx3) targets.push_back(Target::kAvx3);
   if (avx2) targets.push_back(Target::kAvx2);
 #elif defined(__aarch64__)
-  targets.push_back(Target::kArm);  // NEON or SVE, as compiled
+  targets.push_back(Target::kArm);  // NEON
 #endif
   targets.push_back(Target::kScalar);
   return targets;
