@@ -83,10 +83,11 @@ def compiled_in_headers(build):
 
 
 def shipped_libraries(binary):
-    """Shared libraries that the image carries beside the binary, as patterns: Debian moved folders under some."""
+    """Shared libraries that the image carries beside the binary, as patterns: Debian moved the folders above some."""
     listed = subprocess.run(["ldd", binary], check=True, capture_output=True, text=True).stdout
     found = (pathlib.Path(path) for path in re.findall(r"=> (/\S+)", listed))
-    return {pathlib.Path("*") / path.resolve().name for path in found if not IN_THE_BASE_LIBRARIES.match(path.name)}
+    real = (path.resolve() for path in found if not IN_THE_BASE_LIBRARIES.match(path.name))
+    return {pathlib.Path("*") / path.parent.name / path.name for path in real}
 
 
 def debian_packages(files):
