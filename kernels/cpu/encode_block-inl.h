@@ -262,8 +262,10 @@ HWY_INLINE void EmitBlockOf(const EncodeArgs& args, const EncodeBlock& block, La
   }
 }
 
+// Rows may begin anywhere, so it writes bytes.
 template <typename T>
 HWY_INLINE void ZeroPadding(const RowLayout& layout, int64_t count, T* row, int64_t stride) {
+  if (layout.content_begin == 0 && layout.content_end == layout.width) return;
   for (int64_t t = 0; t < count; ++t, row += stride) {
     const auto zero = [row](int64_t begin, int64_t end) {
       std::memset(row + begin, 0, static_cast<size_t>(end - begin) * sizeof(T));

@@ -106,27 +106,25 @@ HWY_INLINE void Put(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
 
 // Phases ------------------------------------------------------------------------------------------
 
-HWY_INLINE Vu32 SetLow(uint64_t n) { return hn::Set(Du32(), static_cast<uint32_t>(n)); }
-
-// The lower halves of the 128-bit products.
-HWY_INLINE Vu64 MulLow(Vu64 v, uint64_t n) {
+// The lower halves of the 128-bit products of v and a number, whose upper half is zero if `narrow`.
+HWY_INLINE Vu64 MulLow(Vu64 v, Vu32 number_low, Vu32 number_high, bool narrow) {
   const Du32 d;
   const auto low = hn::BitCast(d, v);
-  auto cross = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(v)), SetLow(n));
-  if (n >> 32 != 0) cross = hn::Add(cross, hn::MulEven(low, SetLow(n >> 32)));
-  return hn::Add(hn::MulEven(low, SetLow(n)), hn::ShiftLeft<32>(cross));
+  auto cross = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(v)), number_low);
+  if (!narrow) cross = hn::Add(cross, hn::MulEven(low, number_high));
+  return hn::Add(hn::MulEven(low, number_low), hn::ShiftLeft<32>(cross));
 }
 
 // The upper halves. No sum overflows: (2^32 - 1)^2 + 2 (2^32 - 1) is below 2^64.
-HWY_INLINE Vu64 MulHigh(Vu64 v, uint64_t n) {
+HWY_INLINE Vu64 MulHigh(Vu64 v, Vu32 number_low, Vu32 number_high) {
   const Du32 d;
   const auto low = hn::BitCast(d, v);
   const auto high = hn::BitCast(d, hn::ShiftRight<32>(v));
-  const auto n_low = SetLow(n), n_high = SetLow(n >> 32);
-  const auto first = hn::Add(hn::MulEven(high, n_low), hn::ShiftRight<32>(hn::MulEven(low, n_low)));
+  const auto first =
+      hn::Add(hn::MulEven(high, number_low), hn::ShiftRight<32>(hn::MulEven(low, number_low)));
   const auto second =
-      hn::Add(hn::MulEven(low, n_high), hn::And(first, hn::Set(Du64(), 0xFFFFFFFFu)));
-  return hn::Add(hn::MulEven(high, n_high),
+      hn::Add(hn::MulEven(low, number_high), hn::And(first, hn::Set(Du64(), 0xFFFFFFFFu)));
+  return hn::Add(hn::MulEven(high, number_high),
                  hn::Add(hn::ShiftRight<32>(first), hn::ShiftRight<32>(second)));
 }
 
@@ -137,15 +135,22 @@ HWY_INLINE void PhasesAt(Position p, const uint64_t* HWY_RESTRICT whole,
                          const uint64_t* HWY_RESTRICT fraction, uint64_t add, int64_t count,
                          uint64_t* HWY_RESTRICT phases) {
   const Du64 d;
+  const Du32 d32;
   const auto bias = hn::Set(d, add);
+  const auto n = static_cast<uint64_t>(p.whole);
+  const auto n_low = hn::Set(d32, static_cast<uint32_t>(n));
+  const auto n_high = hn::Set(d32, static_cast<uint32_t>(n >> 32));
+  const bool narrow = (n >> 32) == 0;
+  const auto part_low = hn::Set(d32, static_cast<uint32_t>(p.fraction));
+  const auto part_high = hn::Set(d32, static_cast<uint32_t>(p.fraction >> 32));
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     const auto f = hn::LoadU(d, fraction + i);
-    auto sum = MulLow(f, static_cast<uint64_t>(p.whole));
+    auto sum = MulLow(f, n_low, n_high, narrow);
     if constexpr (kReal) {
-      const auto part = MulLow(hn::LoadU(d, whole + i), p.fraction);
-      sum = hn::Add(sum, hn::Add(part, MulHigh(f, p.fraction)));
+      const auto turns = MulLow(hn::LoadU(d, whole + i), part_low, part_high, false);
+      sum = hn::Add(sum, hn::Add(turns, MulHigh(f, part_low, part_high)));
     }
     if constexpr (kMore) sum = hn::Add(sum, hn::LoadU(d, phases + i));
     hn::StoreU(hn::Add(sum, bias), d, phases + i);
