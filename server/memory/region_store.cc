@@ -51,7 +51,9 @@ absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
   const RegionTerms kept = {terms.for_everybody, std::min(terms.ttl, options_.lease)};
   {
     MutexLock lock(&mu_);
-    entries_.emplace(name, Entry{std::move(taken), std::move(held), caller, kept, options_.now()});
+    const absl::Time now = options_.now();
+    none_expires_before_ = std::min(none_expires_before_, now + kept.ttl);
+    entries_.emplace(name, Entry{std::move(taken), std::move(held), caller, kept, now});
   }
   if (!options_.is_open(caller.peer)) ForgetConnection(caller.peer);  // it closed meanwhile
   return absl::OkStatus();
@@ -123,7 +125,13 @@ void RegionStore::CloseUnneeded(bool full) {
 
 RegionStore::Entries RegionStore::TakeExpired() {
   const absl::Time now = options_.now();
-  return entries_.Take([&](const Entry& entry) { return entry.used < now - entry.terms.ttl; });
+  if (now <= none_expires_before_) return {};
+  none_expires_before_ = absl::InfiniteFuture();
+  return entries_.Take([&](const Entry& entry) {
+    const absl::Time end = entry.used + entry.terms.ttl;
+    if (end >= now) none_expires_before_ = std::min(none_expires_before_, end);
+    return end < now;
+  });
 }
 
 }  // namespace phasor::memory

@@ -162,6 +162,8 @@ class RegionStore {
   const std::shared_ptr<OwnerQuotas> quotas_;
   Mutex mu_;
   Entries entries_ ABSL_GUARDED_BY(mu_);
+  // Until then all entries need not be looked at. Uses only delay their ends.
+  absl::Time none_expires_before_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
 };
 
 // The host regions that one caller may use.

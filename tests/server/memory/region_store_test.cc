@@ -205,6 +205,28 @@ TEST_F(RegionStoreTest, ATimeToLiveMayBeShorterThanTheStores) {
   EXPECT_EQ(store_.stats().pieces, 0) << "looking at it closes what is over";
 }
 
+TEST_F(RegionStoreTest, EachEndsAtItsOwnTimeWheneverOthersWereLookedAt) {
+  const auto keep = [&](const std::string& name, int64_t seconds) {
+    return store_.Register(name, {memory_.key(), 0, 3}, kMe, {.ttl = absl::Seconds(seconds)});
+  };
+  ASSERT_THAT(keep("b", 20), IsOk());
+  ASSERT_THAT(keep("c", 40), IsOk());
+  now_ += absl::Seconds(10);
+  EXPECT_THAT(Names(), ElementsAre("b", "c"));
+  ASSERT_THAT(keep("a", 5), IsOk());
+  now_ += absl::Seconds(5);
+  EXPECT_THAT(Names(), ElementsAre("a", "b", "c"));
+  now_ += absl::Seconds(1);
+  EXPECT_THAT(Names(), ElementsAre("b", "c"));
+  ASSERT_THAT(store_.Find("b", kMe, "x"), IsOk());  // until 36
+  now_ += absl::Seconds(20);
+  EXPECT_THAT(Names(), ElementsAre("b", "c"));
+  now_ += absl::Seconds(1);
+  EXPECT_THAT(Names(), ElementsAre("c"));
+  now_ += absl::Seconds(4);
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
 TEST_F(RegionStoreTest, ReleasedIsSaidWhenTheLastUserIsDone) {
   int released = 0;
   ASSERT_THAT(RegisterMine("in"), IsOk());
