@@ -2,10 +2,11 @@
 // Splits messages into serialized items, and makes views of remembered items with new payload.
 //
 // A view is exactly what parsing would give. All that can differ between messages with equal
-// metadata is checked here: the number of raw entries, their lengths, and the size of the response.
+// metadata is checked here: the number of raw entries, their lengths, the shared memory that is
+// named, and the size of the response.
 #include "server/api/recall.h"
 
-#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "kernels/request/prepared.h"
@@ -25,24 +26,29 @@ constexpr uint32_t kStreamedField = v1::StreamEncodeRequest::kItemFieldNumber;
 static_assert(kIdField == v1::StreamApplyRoPERequest::kIdFieldNumber);
 static_assert(kStreamedField == v1::StreamApplyRoPERequest::kItemFieldNumber);
 
-// Gives the inputs their entries from `raw` on, and takes those off. False: they do not fit.
-bool TakeEntries(engine::Item* item, absl::Span<const PieceList>* raw) {
-  if (item->inputs.size() > raw->size()) return false;
-  for (size_t i = 0; i < item->inputs.size(); ++i) {
-    engine::Input& input = item->inputs[i];
-    if (PieceBytes((*raw)[i]) != input.slot.bytes) return false;
-    input.bytes = (*raw)[i];
+// Gives the inputs that lie in the message their entries from `raw` on, and takes those off. False:
+// they do not fit.
+bool TakeEntries(const SharedTensors* shared, engine::Item* item,
+                 absl::Span<const PieceList>* raw) {
+  for (engine::Input& input : item->inputs) {
+    const InputSlot& slot = input.slot;
+    if (shared != nullptr && shared->Find(slot.role, slot.index) != nullptr) continue;
+    if (raw->empty() || PieceBytes(raw->front()) != slot.bytes) return false;
+    input.bytes = raw->front();
+    raw->remove_prefix(1);
   }
-  raw->remove_prefix(item->inputs.size());
   return true;
 }
 
-// Whether all tensors of the item are in its message and its answer.
-bool StandsAlone(const engine::Item& item, int inline_tensors) {
-  return static_cast<size_t>(inline_tensors) == item.inputs.size() &&
-         std::all_of(item.outputs.begin(), item.outputs.end(), [](const engine::Output& output) {
-           return output.place.in_answer() && output.place.region.empty();
-         });
+// Binds the only item of a view. False: something is wrong.
+bool BindShared(const SharedTensors& shared, const ViewContext& context, RequestView* view) {
+  memory::Binding binding(context.memory);
+  if (!binding.EndItem(Bind(shared, &binding, &view->items[0])).ok()) return false;
+  absl::StatusOr<memory::Bound> bound = binding.Finish();
+  if (!bound.ok()) return false;
+  view->bound = *std::move(bound);
+  view->copied_bytes += view->bound.copied_bytes();
+  return true;
 }
 
 }  // namespace
@@ -77,7 +83,7 @@ std::optional<StreamedItem> StreamedItemOf(std::string_view header) {
 }
 
 std::optional<RequestView> RecallItems(ItemKind kind, absl::Span<const std::string_view> items,
-                                       absl::Span<const PieceList> raw,
+                                       absl::Span<const PieceList> raw, Sources sources,
                                        const ViewContext& context) {
   if (context.memo == nullptr || items.empty()) return std::nullopt;
   std::optional<RequestView> view(std::in_place);
@@ -86,13 +92,18 @@ std::optional<RequestView> RecallItems(ItemKind kind, absl::Span<const std::stri
   view->recalled_items = static_cast<int64_t>(items.size());
   while (!items.empty()) {
     engine::Item& item = view->items.emplace_back();
-    item.parts = context.memo->Find(kind, items, &item.prepared);
+    std::shared_ptr<const SharedTensors> shared;
+    item.parts = context.memo->Find(kind, items, &item.prepared, &shared);
     if (item.parts == 0) return std::nullopt;
     items.remove_prefix(item.parts);
     item.MakeSlots();
-    if (!TakeEntries(&item, &raw)) return std::nullopt;
+    if (!TakeEntries(shared.get(), &item, &raw)) return std::nullopt;
+    if (shared != nullptr) {
+      if (sources == Sources::kInline || !BindShared(*shared, context, &*view)) return std::nullopt;
+    }
     if (!size.AddItem("", item.parts).ok() || !size.AddResults(item, "").ok()) return std::nullopt;
     view->copied_bytes += engine::ScratchBytes(item);
+    view->bound.shared_bytes += BytesInPart(item.prepared);
   }
   if (!raw.empty()) return std::nullopt;
   view->response_bytes = size.element_bytes();
@@ -100,9 +111,10 @@ std::optional<RequestView> RecallItems(ItemKind kind, absl::Span<const std::stri
 }
 
 void RememberItem(std::string_view item, int inline_tensors, const engine::Item& checked,
-                  const ViewContext& context) {
+                  SharedTensors shared, const ViewContext& context) {
   if (context.memo == nullptr || !checked.status.ok()) return;
-  if (StandsAlone(checked, inline_tensors)) context.memo->Keep(item, checked.prepared);
+  if (static_cast<size_t>(inline_tensors) + shared.inputs.size() != checked.inputs.size()) return;
+  context.memo->Keep(item, checked.prepared, std::move(shared));
 }
 
 }  // namespace phasor::rpc

@@ -9,9 +9,11 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
+#include "proto/convert.h"
 #include "proto/raw_message.h"
 #include "server/api/request_memo.h"
 #include "server/api/request_view.h"
+#include "server/api/shared_tensors.h"
 
 namespace phasor::rpc {
 
@@ -30,15 +32,17 @@ struct StreamedItem {
 std::optional<StreamedItem> StreamedItemOf(std::string_view header);
 
 // The view of a message with these items. nullopt: an item is not remembered, or something is
-// wrong; the caller then parses the message. Never gives another view than that would.
+// wrong; the caller then parses the message. Never gives another view than that would. `sources`:
+// where tensors may be; kShared only for the item of a message that has one.
 std::optional<RequestView> RecallItems(ItemKind kind, absl::Span<const std::string_view> items,
-                                       absl::Span<const PieceList> raw, const ViewContext& context);
+                                       absl::Span<const PieceList> raw, Sources sources,
+                                       const ViewContext& context);
 
-// Remembers what checking the serialized `item` gave, unless tensors of it lie outside its message.
-// The item must not name an encoder, which the configuration may change. `inline_tensors`: those of
-// the item that lie in its message.
+// Remembers what checking the serialized `item` gave. The item must not name an encoder, which the
+// configuration may change. `inline_tensors`: those of the item that lie in its message. `shared`:
+// the others; none if the item is one of a batch.
 void RememberItem(std::string_view item, int inline_tensors, const engine::Item& checked,
-                  const ViewContext& context);
+                  SharedTensors shared, const ViewContext& context);
 
 }  // namespace phasor::rpc
 

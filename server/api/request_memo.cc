@@ -28,19 +28,24 @@ bool HasFields(const std::string& fields, const CutItem& item) {
 }
 
 // Whether the request depends on its positions in no other way than ReplacePositions knows.
-bool IsPlain(const PreparedEncode& encode) {
-  return encode.table == nullptr && !encode.add_to.has_value();
-}
+bool IsPlain(const PreparedEncode& encode) { return !encode.add_to.has_value(); }
 bool IsPlain(const PreparedRope& rope) {
   return !rope.from_positions.has_value() && !rope.pages.has_value();
 }
 
-// The kind of a request that may be remembered.
-std::optional<ItemKind> PlainKind(const Prepared& prepared) {
-  const auto* const encode = std::get_if<PreparedEncode>(&prepared);
-  if (encode != nullptr && IsPlain(*encode)) return ItemKind::kEncode;
-  const auto* const rope = std::get_if<PreparedRope>(&prepared);
-  if (rope != nullptr && IsPlain(*rope)) return ItemKind::kRope;
+// Whether the remembered request may get other positions.
+bool IsForAnyPositions(const Prepared& prepared, const SharedTensors& shared) {
+  if (shared.Find(Role::kPositions, 0) != nullptr) return false;
+  if (const auto* encode = std::get_if<PreparedEncode>(&prepared)) return IsPlain(*encode);
+  return IsPlain(std::get<PreparedRope>(prepared));
+}
+
+// The kind of a request that may be remembered. Learned tables may be replaced.
+std::optional<ItemKind> KindOf(const Prepared& prepared) {
+  if (const auto* encode = std::get_if<PreparedEncode>(&prepared)) {
+    return encode->table == nullptr ? std::optional(ItemKind::kEncode) : std::nullopt;
+  }
+  if (std::holds_alternative<PreparedRope>(prepared)) return ItemKind::kRope;
   return std::nullopt;
 }
 
@@ -147,12 +152,14 @@ std::optional<CutItem> CutPositions(std::string_view item) {
   return cut;
 }
 
-size_t RequestMemo::Find(ItemKind kind, absl::Span<const std::string_view> items, Prepared* found) {
+size_t RequestMemo::Find(ItemKind kind, absl::Span<const std::string_view> items, Prepared* found,
+                         std::shared_ptr<const SharedTensors>* shared) {
   const std::optional<CutItem> cut = CutPositions(items[0]);
   if (!cut.has_value()) return 0;
   bool same_positions = false;
-  if (!PartOfThread().Find(kind, *cut, found, &same_positions)) return 0;
-  if (kind == ItemKind::kEncode && items.size() > 1) {
+  if (!PartOfThread().Find(kind, *cut, found, shared, &same_positions)) return 0;
+  if (kind == ItemKind::kEncode && items.size() > 1 && *shared == nullptr &&
+      IsPlain(std::get<PreparedEncode>(*found))) {
     const RaggedPositions all = SequencesOf(items, *cut);
     if (all.lengths.size() > 1) {
       const bool right = ReplacePositions(all, "", &std::get<PreparedEncode>(*found)).ok();
@@ -162,12 +169,17 @@ size_t RequestMemo::Find(ItemKind kind, absl::Span<const std::string_view> items
   return same_positions || SetPositions(cut->positions, found) ? 1 : 0;
 }
 
-void RequestMemo::Keep(std::string_view item, const Prepared& prepared) {
-  const std::optional<ItemKind> kind = PlainKind(prepared);
+void RequestMemo::Keep(std::string_view item, const Prepared& prepared, SharedTensors shared) {
+  const std::optional<ItemKind> kind = KindOf(prepared);
   if (!kind.has_value() || item.size() > kMaxItemBytes) return;
   if (BytesOf(*PlanOf(prepared)) > engine::kSmallPlanBytes) return;
   const std::optional<CutItem> cut = CutPositions(item);
-  if (cut.has_value()) PartOfThread().Keep(*kind, *cut, prepared);
+  if (!cut.has_value()) return;
+  Request request{*kind, std::string(cut->before), std::string(cut->positions),
+                  IsForAnyPositions(prepared, shared), prepared};
+  request.fields.append(cut->after);
+  if (!shared.empty()) request.shared = std::make_shared<SharedTensors>(std::move(shared));
+  PartOfThread().Keep(std::move(request));
 }
 
 RequestMemo::Part& RequestMemo::PartOfThread() {
@@ -177,11 +189,13 @@ RequestMemo::Part& RequestMemo::PartOfThread() {
 }
 
 bool RequestMemo::Part::Find(ItemKind kind, const CutItem& item, Prepared* found,
-                             bool* same_positions) {
+                             std::shared_ptr<const SharedTensors>* shared, bool* same_positions) {
   absl::MutexLock lock(&mu_);
   for (const Request& request : requests_) {
     if (request.kind != kind || !HasFields(request.fields, item)) continue;
     *same_positions = request.positions == item.positions;
+    if (!*same_positions && !request.for_any_positions) return false;
+    *shared = request.shared;
     std::visit(
         [&](const auto& prepared) { found->emplace<std::decay_t<decltype(prepared)>>(prepared); },
         request.prepared);
@@ -190,12 +204,10 @@ bool RequestMemo::Part::Find(ItemKind kind, const CutItem& item, Prepared* found
   return false;
 }
 
-void RequestMemo::Part::Keep(ItemKind kind, const CutItem& item, const Prepared& prepared) {
-  Request request{kind, std::string(item.before), std::string(item.positions), prepared};
-  request.fields.append(item.after);
+void RequestMemo::Part::Keep(Request request) {
   absl::MutexLock lock(&mu_);
   const auto same = std::find_if(requests_.begin(), requests_.end(), [&](const Request& other) {
-    return other.kind == kind && other.fields == request.fields;
+    return other.kind == request.kind && other.fields == request.fields;
   });
   if (same != requests_.end()) {
     *same = std::move(request);

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "absl/types/span.h"
 #include "kernels/request/prepared.h"
 #include "kernels/tensor/positions.h"
+#include "server/api/shared_tensors.h"
 
 namespace phasor::rpc {
 
@@ -40,9 +42,9 @@ std::optional<IntegerRange> PlainRange(std::string_view positions);
 
 // Remembers few requests for each of its parts, and threads are dealt to the parts. A request that
 // it returns is what parsing and checking would give, because all that could differ is checked here
-// or is not remembered: learned tables, and tensors that are added or that other positions belong
-// to. The caller must not keep requests whose meaning depends on more than their bytes: encoders of
-// the configuration, and tensors outside the message. Threads: any.
+// or is not remembered, as learned tables. The caller must not keep requests whose meaning depends
+// on more than their bytes, as encoders of the configuration. It looks up what shared tensors name
+// for each call. Threads: any.
 class RequestMemo {
  public:
   static constexpr size_t kParts = 16;
@@ -55,25 +57,30 @@ class RequestMemo {
   // positions starts become part of that request: it then has the positions of all of them, one
   // after another. Returns the number of items in the request. 0: the first one is not remembered,
   // or positions are wrong; the caller then checks the items itself and finds what is wrong.
-  size_t Find(ItemKind kind, absl::Span<const std::string_view> items, Prepared* found);
+  // `shared`: the tensors of the first item that lie in shared memory; nullptr: there are none.
+  size_t Find(ItemKind kind, absl::Span<const std::string_view> items, Prepared* found,
+              std::shared_ptr<const SharedTensors>* shared);
 
   // Remembers what checking `item` gave, unless it is one of those that are not remembered.
-  void Keep(std::string_view item, const Prepared& prepared);
+  void Keep(std::string_view item, const Prepared& prepared, SharedTensors shared = {});
 
  private:
   struct Request {
     ItemKind kind;
     std::string fields;     // all of the item but its positions
     std::string positions;  // those of `prepared`
+    bool for_any_positions = false;
     Prepared prepared;
+    std::shared_ptr<const SharedTensors> shared;  // nullptr: none
   };
 
   class Part {
    public:
-    // Gives `found` the remembered request that is like `item`. False: there is none. It has the
-    // positions of `item` if `same_positions` becomes true, otherwise others.
-    bool Find(ItemKind kind, const CutItem& item, Prepared* found, bool* same_positions);
-    void Keep(ItemKind kind, const CutItem& item, const Prepared& prepared);
+    // Gives `found` and `shared` the remembered request that is like `item`. False: there is none.
+    // It has the positions of `item` if `same_positions` becomes true, otherwise others.
+    bool Find(ItemKind kind, const CutItem& item, Prepared* found,
+              std::shared_ptr<const SharedTensors>* shared, bool* same_positions);
+    void Keep(Request request);
 
    private:
     absl::Mutex mu_;

@@ -25,12 +25,16 @@
 #include "server/api/payload.h"
 #include "server/api/recall.h"
 #include "server/api/response_size.h"
+#include "server/api/shared_tensors.h"
 #include "server/engine/run_call.h"
 
 namespace phasor::rpc {
 namespace {
 
 using engine::Item;
+
+// The path of the item of a message that has only one.
+constexpr char kOnlyItem[] = "item";
 
 absl::Status CheckBackendPin(const v1::Pins& pins, const ViewContext& context,
                              const std::string& path) {
@@ -158,53 +162,45 @@ struct Payload {
   memory::Binding binding;
 };
 
-// Gives inputs their bytes. Caches and pools in shared memory become the places of their outputs.
+// Gives the inputs in the message their bytes, and adds the others to `shared`.
 template <typename Wire>
-absl::Status BindInputs(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
-  for (size_t i = 0; i < item->inputs.size(); ++i) {
-    engine::Input& input = item->inputs[i];
+absl::Status TakeInputs(const Wire& wire, const std::string& path, RawEntries* raw, Item* item,
+                        SharedTensors* shared) {
+  for (engine::Input& input : item->inputs) {
     const InputSlot& slot = input.slot;
     const auto& tensor = *Find(wire, slot.role, slot.index);
     const auto tensor_path = [&] { return PathOf<Wire>(path, slot.role, slot.index); };
-    if (IsInline(tensor)) {
-      // In errors about raw entries, tensors to rotate are called "tensors[i]".
-      const auto raw_path = [&] {
-        return slot.role == Role::kTensor ? absl::StrCat(path, ".tensors[", slot.index, "]")
-                                          : tensor_path();
-      };
-      PHASOR_RETURN_IF_ERROR(payload->raw.Take(
-          slot.bytes, raw_path, [&] { return Describe(tensor); }, &input.bytes));
-    } else if (slot.reading == Reading::kInitial) {
-      PHASOR_RETURN_IF_ERROR(payload->binding.Cache(SharedTensorOf(tensor, tensor_path()),
-                                                    static_cast<size_t>(slot.output), item));
-    } else {
-      PHASOR_RETURN_IF_ERROR(
-          payload->binding.Input(SharedTensorOf(tensor, tensor_path()), i, item));
+    if (!IsInline(tensor)) {
+      shared->inputs.push_back({slot.role, slot.index, SharedTensorOf(tensor, tensor_path())});
+      continue;
     }
+    // In errors about raw entries, tensors to rotate are called "tensors[i]".
+    const auto raw_path = [&] {
+      return slot.role == Role::kTensor ? absl::StrCat(path, ".tensors[", slot.index, "]")
+                                        : tensor_path();
+    };
+    PHASOR_RETURN_IF_ERROR(raw->Take(
+        slot.bytes, raw_path, [&] { return Describe(tensor); }, &input.bytes));
   }
   return absl::OkStatus();
 }
 
-// Checks everything but the memory of the destination of output `i`.
-absl::Status CheckDestination(const v1::TensorSpec& wanted, const Item& item, size_t i,
+// Checks everything of a destination but its memory and its shape.
+absl::Status CheckDestination(const v1::TensorSpec& wanted, const ShapedType& output,
                               const std::string& path) {
   if (IsInline(wanted)) {
     return Invalid(
         path, ".region: not set; must be given, because results without destination are inline");
   }
-  const ShapedType output = OutputOf(item.prepared, i);
-  const bool same_shape = std::equal(wanted.shape().begin(), wanted.shape().end(),
-                                     output.shape.begin(), output.shape.end());
-  if (wanted.dtype() == ToWire(output.dtype) && same_shape) return absl::OkStatus();
-  return Invalid(path, ": not like the result; must have its dtype and shape, ",
-                 v1::Dtype_Name(ToWire(output.dtype)), " and ", output.shape.size(), " dimensions");
+  return wanted.dtype() == ToWire(output.dtype) ? absl::OkStatus() : NotLikeResult(output, path);
 }
 
-// Gives outputs with a destination their places.
+// Adds the destinations of outputs to `shared`.
 template <typename Wire>
-absl::Status BindOutputs(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
-  for (size_t i = 0; i < item->outputs.size(); ++i) {
-    const OutputSlot& slot = item->outputs[i].slot;
+absl::Status TakeDestinations(const Wire& wire, const std::string& path, const Item& item,
+                              SharedTensors* shared) {
+  for (size_t i = 0; i < item.outputs.size(); ++i) {
+    const OutputSlot& slot = item.outputs[i].slot;
     const v1::TensorSpec* const wanted =
         slot.role == Role::kOutput ? Find(wire, Role::kOutput, slot.index) : nullptr;
     if (wanted == nullptr) continue;
@@ -212,26 +208,28 @@ absl::Status BindOutputs(const Wire& wire, const std::string& path, Payload* pay
     if (std::is_same_v<Wire, v1::EncodeItem> && wanted->strides_size() > 0) {
       return Invalid(output_path, ".strides: set; must be empty, because encodings are dense");
     }
-    PHASOR_RETURN_IF_ERROR(CheckDestination(*wanted, *item, i, output_path));
-    std::optional<memory::SharedTensor> input;
-    if (slot.input >= 0) {
-      const InputSlot& from = item->inputs[static_cast<size_t>(slot.input)].slot;
-      input = SharedTensorOf(*Find(wire, from.role, from.index), "");
-    }
-    PHASOR_RETURN_IF_ERROR(payload->binding.Output(SharedTensorOf(*wanted, output_path),
-                                                   input.has_value() ? &*input : nullptr, i, item));
+    PHASOR_RETURN_IF_ERROR(CheckDestination(*wanted, OutputOf(item.prepared, i), output_path));
+    SharedTensors::Output& output = shared->outputs.emplace_back();
+    output.slot = i;
+    output.tensor = SharedTensorOf(*wanted, output_path);
+    if (slot.input < 0) continue;
+    const InputSlot& from = item.inputs[static_cast<size_t>(slot.input)].slot;
+    output.input = SharedTensorOf(*Find(wire, from.role, from.index), "");
   }
   return absl::OkStatus();
 }
 
-// Pools that are written have their places already.
-absl::Status BindOutputs(const v1::MoveKeysItem&, const std::string&, Payload*, Item*) {
+// Pools have no destinations: what is written stays in its place.
+absl::Status TakeDestinations(const v1::MoveKeysItem&, const std::string&, const Item&,
+                              SharedTensors*) {
   return absl::OkStatus();
 }
 
 // Whether the configuration may give the item another meaning. Other kinds are not asked.
 bool NamesEncoder(const v1::EncodeItem& wire) { return !wire.spec().encoder().empty(); }
-bool NamesEncoder(const v1::ApplyRoPEItem& wire) { return !wire.spec().encoder().empty(); }
+bool NamesEncoder(const v1::ApplyRoPEItem& wire) {
+  return !wire.spec().encoder().empty() || !wire.from_spec().encoder().empty();
+}
 template <typename Wire>
 bool NamesEncoder(const Wire&) {
   return true;
@@ -256,7 +254,7 @@ class Viewer {
     } else {
       view_.items.emplace_back(std::move(prepared).status());
     }
-    entries_.push_back({&wire, std::move(path)});
+    entries_.push_back({&wire, std::move(path), {}});
   }
 
   // Gives every item its payload, then adds up the response. An error of one item becomes its
@@ -269,11 +267,12 @@ class Viewer {
     }
     Payload payload{RawEntries(raw), memory::Binding(context_.memory)};
     for (size_t i = 0; i < view_.items.size(); ++i) {
-      const auto& [wire, path] = entries_[i];
+      Entry& entry = entries_[i];
+      const std::string& path = entry.path;
       Item& item = view_.items[i];
       PHASOR_RETURN_IF_ERROR(size_.AddItem(path));
-      const size_t next = payload.raw.next() + CountInlineTensors(*wire);
-      if (absl::Status status = AssignItem(*wire, path, &payload, &item); status.ok()) {
+      const size_t next = payload.raw.next() + CountInlineTensors(*entry.wire);
+      if (absl::Status status = AssignItem(&entry, &payload, &item); status.ok()) {
         view_.copied_bytes += engine::ScratchBytes(item);
         bytes_in_part_ += BytesInPart(item.prepared);
         PHASOR_RETURN_IF_ERROR(size_.AddResults(item, path));
@@ -291,12 +290,14 @@ class Viewer {
   const Item& item(size_t i) const { return view_.items[i]; }
 
   // Remembers the items by their serialized bytes, one each; otherwise nothing.
-  void Remember(absl::Span<const std::string_view> bytes) const {
+  void Remember(absl::Span<const std::string_view> bytes) {
     if (bytes.size() != entries_.size()) return;
     for (size_t i = 0; i < bytes.size(); ++i) {
-      const Wire& wire = *entries_[i].wire;
-      if (NamesEncoder(wire)) continue;
-      RememberItem(bytes[i], CountInlineTensors(wire), view_.items[i], context_);
+      Entry& entry = entries_[i];
+      if (NamesEncoder(*entry.wire)) continue;
+      if (!entry.shared.empty() && entry.path != kOnlyItem) continue;  // errors have the path
+      RememberItem(bytes[i], CountInlineTensors(*entry.wire), view_.items[i],
+                   std::move(entry.shared), context_);
     }
   }
 
@@ -309,13 +310,16 @@ class Viewer {
   struct Entry {
     const Wire* wire;
     std::string path;
+    SharedTensors shared;
   };
 
   // Returns the item's own error, if it has one.
-  absl::Status AssignItem(const Wire& wire, const std::string& path, Payload* payload, Item* item) {
+  absl::Status AssignItem(Entry* entry, Payload* payload, Item* item) {
+    const auto& [wire, path, shared] = *entry;
     absl::Status status = item->status;
-    if (status.ok()) status = BindInputs(wire, path, payload, item);
-    if (status.ok()) status = BindOutputs(wire, path, payload, item);
+    if (status.ok()) status = TakeInputs(*wire, path, &payload->raw, item, &entry->shared);
+    if (status.ok()) status = TakeDestinations(*wire, path, *item, &entry->shared);
+    if (status.ok()) status = Bind(shared, &payload->binding, item);
     ResponseSize alone(context_.max_message_bytes);
     if (status.ok()) status = alone.AddItem(path);
     if (status.ok()) status = alone.AddResults(*item, path);
@@ -335,7 +339,7 @@ template <typename Wire>
 absl::StatusOr<RequestView> ViewOne(const Wire& item, absl::Span<const std::string_view> bytes,
                                     absl::Span<const PieceList> raw, const ViewContext& context) {
   Viewer<Wire> viewer(context, 1);
-  viewer.Add(item, "item");
+  viewer.Add(item, kOnlyItem);
   PHASOR_RETURN_IF_ERROR(viewer.item(0).status);
   PHASOR_RETURN_IF_ERROR(viewer.Assign(raw));
   PHASOR_RETURN_IF_ERROR(viewer.item(0).status);
@@ -356,7 +360,8 @@ absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewCo
                                        std::optional<ItemKind> kind = std::nullopt) {
   const SerializedItems items = RecallableItems(walked, context, kind);
   if (items.size() == 1) {
-    std::optional<RequestView> known = RecallItems(*kind, items, walked.raw, context);
+    std::optional<RequestView> known =
+        RecallItems(*kind, items, walked.raw, Sources::kShared, context);
     if (known.has_value()) return *std::move(known);
   }
   MessageRoom room;
@@ -393,7 +398,8 @@ absl::StatusOr<RequestView> ParseBatch(const WalkedMessage& walked, const ViewCo
                                        std::optional<ItemKind> kind = std::nullopt) {
   const SerializedItems items = RecallableItems(walked, context, kind);
   if (!items.empty() && static_cast<int64_t>(items.size()) <= context.max_batch_items) {
-    std::optional<RequestView> known = RecallItems(*kind, items, walked.raw, context);
+    std::optional<RequestView> known =
+        RecallItems(*kind, items, walked.raw, Sources::kInline, context);
     if (known.has_value()) return *std::move(known);
   }
   MessageRoom room;

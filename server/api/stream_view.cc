@@ -30,7 +30,8 @@ absl::StatusOr<StreamRequest> ParseStream(const WalkedMessage& walked, const Vie
   absl::Span<const std::string_view> bytes;
   if (streamed.has_value()) {
     bytes = {&streamed->item, 1};
-    std::optional<RequestView> known = RecallItems(kind, bytes, walked.raw, context);
+    std::optional<RequestView> known =
+        RecallItems(kind, bytes, walked.raw, Sources::kShared, context);
     if (known.has_value()) return StreamRequest{streamed->id, *std::move(known)};
   }
   MessageRoom room;

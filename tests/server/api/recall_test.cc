@@ -7,16 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "proto/protobuf_log.h"
-#include "server/api/stream_view.h"
+#include "tests/server/api/remembering.h"
 #include "tests/support/requests.h"
-#include "tests/support/status_matchers.h"
 
 namespace phasor::rpc {
 namespace {
@@ -26,116 +22,7 @@ using ::phasor::testing::EncodeRequestOf;
 using ::phasor::testing::RopeOf;
 using ::phasor::testing::RopeRequestOf;
 using ::phasor::testing::SetShape;
-
-// All that a view says of the items of its message, as text; of an error, its code and message.
-// `part`: of an item of several parts.
-std::string ViewText(const Prepared& prepared, int64_t part, int64_t parts) {
-  const auto* const encode = std::get_if<PreparedEncode>(&prepared);
-  const PositionSource& source =
-      encode != nullptr ? encode->positions : std::get<PreparedRope>(prepared).positions;
-  std::string text = absl::StrCat(FingerprintOf(prepared), " positions ", source.tokens / parts,
-                                  " x ", source.batch, " x ", source.axes);
-  const int64_t read = source.kind == PositionSource::Kind::kTensor ? 0 : source.count() / parts;
-  std::vector<Position> positions(static_cast<size_t>(read * source.axes));
-  ReadPositions(source, part * read, read, positions.data());
-  for (const Position& p : positions) absl::StrAppend(&text, " ", p.whole, "+", p.fraction);
-  if (encode != nullptr) absl::StrAppend(&text, " scale ", encode->embedding_scale);
-  return text;
-}
-
-std::string ViewText(const engine::Item& item, int64_t part) {
-  if (!item.status.ok()) return item.status.ToString();
-  const auto parts = static_cast<int64_t>(item.parts);
-  std::string text = ViewText(item.prepared, part, parts);
-  for (const engine::Input& input : item.inputs) {
-    absl::StrAppend(&text, "\n in ", static_cast<int>(input.slot.role), " ", input.slot.index, " ",
-                    static_cast<int>(input.slot.reading), " ", input.slot.bytes, ": ");
-    for (const auto& piece : input.bytes) {
-      text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    }
-  }
-  for (size_t i = 0; i < item.outputs.size(); ++i) {
-    const ShapedType tensor = OutputOf(item.prepared, i);
-    absl::StrAppend(&text, "\n out ", static_cast<int>(tensor.dtype), " [", tensor.shape[0] / parts,
-                    ", ", absl::StrJoin(tensor.shape.subspan(1), ", "), "] ",
-                    item.outputs[i].slot.bytes / parts);
-  }
-  return text;
-}
-
-std::string ViewText(const absl::StatusOr<RequestView>& view) {
-  if (!view.ok()) return view.status().ToString();
-  std::string text =
-      absl::StrCat(view->response_bytes, " ", view->copied_bytes, " ", view->bound.shared_bytes);
-  for (const engine::Item& item : view->items) {
-    for (size_t part = 0; part < item.parts; ++part) {
-      absl::StrAppend(&text, "\n", ViewText(item, static_cast<int64_t>(part)));
-    }
-  }
-  return text;
-}
-
-using ViewParser =
-    std::function<absl::StatusOr<RequestView>(const WalkedMessage&, const ViewContext&)>;
-
-// A message of a stream as a view, with its id as the first item of the text.
-template <typename F>
-ViewParser Streamed(F parse) {
-  return [parse](const WalkedMessage& walked, const ViewContext& context) {
-    absl::StatusOr<StreamRequest> request = parse(walked, context);
-    absl::StatusOr<RequestView> view = absl::UnknownError("neither an item nor an error");
-    if (!request.ok()) return absl::StatusOr<RequestView>(request.status());
-    if (const auto* status = std::get_if<absl::Status>(&request->content)) view = *status;
-    if (auto* known = std::get_if<RequestView>(&request->content)) view = std::move(*known);
-    if (view.ok()) view->copied_bytes += request->id;
-    return view;
-  };
-}
-
-// A server that remembers.
-class Remembering {
- public:
-  Remembering() { SilenceProtobufLog(); }
-
-  // The text of the view.
-  std::string Read(const ViewParser& parse, const std::string& bytes) {
-    return Read(parse, bytes, &memo_);
-  }
-  // The same of a server that remembers nothing.
-  std::string Anew(const ViewParser& parse, const std::string& bytes) {
-    return Read(parse, bytes, nullptr);
-  }
-  // How many items of the last message were remembered.
-  int64_t recalled() const { return recalled_; }
-  // How many of them became each item of the engine.
-  const std::vector<size_t>& parts() const { return parts_; }
-
-  int64_t max_message_bytes = 1 << 20;
-  EncoderCatalogue encoders;
-
- private:
-  std::string Read(const ViewParser& parse, const std::string& bytes, RequestMemo* memo) {
-    const absl::Span<const std::byte> piece(reinterpret_cast<const std::byte*>(bytes.data()),
-                                            bytes.size());
-    const auto walked = WalkMessage({piece}, {});
-    if (!walked.ok()) return walked.status().ToString();
-    const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
-    ViewContext context{plans, "cpu", max_message_bytes, 8};
-    context.encoders = &encoders;
-    context.memo = memo;
-    const absl::StatusOr<RequestView> view = parse(*walked, context);
-    recalled_ = view.ok() ? view->recalled_items : 0;
-    parts_.clear();
-    if (view.ok()) {
-      for (const engine::Item& item : view->items) parts_.push_back(item.parts);
-    }
-    return ViewText(view);
-  }
-
-  RequestMemo memo_;
-  int64_t recalled_ = 0;
-  std::vector<size_t> parts_;
-};
+using ::testing::HasSubstr;
 
 // Adds an Encode of `count` positions to a batch, and returns their range.
 v1::IntegerRange* AddEncode(int64_t start, int64_t count, v1::BatchEncodeRequest* batch) {
@@ -145,12 +32,6 @@ v1::IntegerRange* AddEncode(int64_t start, int64_t count, v1::BatchEncodeRequest
   range->set_start(start);
   return range;
 }
-
-// A message of each kind, and how it is read.
-struct KnownMessage {
-  ViewParser parse;
-  std::string bytes;
-};
 
 std::vector<KnownMessage> KnownMessages() {
   v1::EncodeRequest positions = EncodeRequestOf(2);
@@ -190,14 +71,7 @@ std::vector<KnownMessage> KnownMessages() {
 }
 
 TEST(RecallTest, ARepeatedMessageIsRecalledAndMeansTheSame) {
-  for (const KnownMessage& message : KnownMessages()) {
-    Remembering server;
-    const std::string first = server.Read(message.parse, message.bytes);
-    EXPECT_EQ(server.recalled(), 0);
-    EXPECT_EQ(server.Read(message.parse, message.bytes), first);
-    EXPECT_GT(server.recalled(), 0) << first;
-    EXPECT_EQ(server.Anew(message.parse, message.bytes), first);
-  }
+  for (const KnownMessage& message : KnownMessages()) ExpectRecalled(message, {});
 }
 
 TEST(RecallTest, OtherPositionsAndPayloadAreThoseOfTheNewMessage) {
@@ -301,43 +175,8 @@ TEST(RecallTest, TheSizeOfTheResponseCountsEveryPart) {
   }
 }
 
-// A field is changed, removed, added or repeated at random: mostly near the message that was
-// recalled, so that the cut at the positions and the comparison are what is tried.
 TEST(RecallTest, WhateverIsChangedInAMessageItMeansWhatParsingItGives) {
-  std::mt19937_64 random(24);
-  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
-  int64_t recalled = 0, parsed = 0;
-  for (const KnownMessage& message : KnownMessages()) {
-    Remembering server;
-    for (int round = 0; round < 3000; ++round) {
-      server.Read(message.parse, message.bytes);
-      std::string bytes = message.bytes;
-      for (size_t changes = 1 + below(2); changes > 0; --changes) {
-        const size_t at = below(bytes.size());
-        const size_t length = std::min<size_t>(1 + below(12), bytes.size() - at);
-        switch (below(4)) {
-          case 0:
-            bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
-            break;
-          case 1:
-            bytes.erase(at, length);
-            break;
-          case 2:
-            bytes.insert(below(bytes.size()), bytes.substr(at, length));
-            break;
-          default:
-            bytes[at] = static_cast<char>(random());
-        }
-        if (bytes.empty()) bytes = message.bytes;
-      }
-      const std::string text = server.Read(message.parse, bytes);
-      recalled += server.recalled();
-      parsed += server.recalled() == 0;
-      ASSERT_EQ(text, server.Anew(message.parse, bytes)) << ::testing::PrintToString(bytes);
-    }
-  }
-  EXPECT_GT(recalled, 1000);
-  EXPECT_GT(parsed, 1000);
+  ExpectTheSameHoweverChanged(KnownMessages(), {});
 }
 
 // A message whose item has its fields in another order, or twice, is what the parser makes of it.
@@ -389,24 +228,39 @@ TEST(RecallTest, PositionsThatNestTooDeepAreRefused) {
   }
 }
 
-TEST(RecallTest, WhatMayMeanSomethingElseLaterIsNotRecalled) {
+// With other positions, more than those would have to be checked again.
+TEST(RecallTest, WhatOtherTensorsDependOnIsRecalledForTheSamePositions) {
   v1::EncodeRequest added = EncodeRequestOf(2);
   SetShape(added.mutable_item()->mutable_add_to(), v1::DTYPE_FLOAT32, {2, 8});
   added.add_raw(std::string(64, 'e'));
   v1::ApplyRoPERequest moved = RopeRequestOf(2);
   moved.mutable_item()->set_direction(v1::DIRECTION_DELTA);
   moved.mutable_item()->mutable_from_positions()->mutable_range()->mutable_integer()->set_count(2);
+  const auto expect = [](const ViewParser& parse, auto request) {
+    Remembering server;
+    const std::string first = server.Read(parse, request.SerializeAsString());
+    EXPECT_EQ(server.Read(parse, request.SerializeAsString()), first);
+    EXPECT_EQ(server.recalled(), 1) << first;
+    for (const int count : {2, 3}) {
+      auto& range = *request.mutable_item()->mutable_positions()->mutable_range();
+      range.mutable_integer()->set_start(5);
+      range.mutable_integer()->set_count(count);
+      EXPECT_EQ(server.Read(parse, request.SerializeAsString()),
+                server.Anew(parse, request.SerializeAsString()));
+      EXPECT_EQ(server.recalled(), 0) << first;
+    }
+  };
+  expect(ParseEncode, added);
+  expect(ParseApplyRoPE, moved);
+}
+
+TEST(RecallTest, LargePlansAreNotRecalled) {
   v1::EncodeRequest wide = EncodeRequestOf(1);
   wide.mutable_item()->mutable_spec()->set_dim(1 << 14);
-  for (const auto& [parse, bytes] :
-       {std::pair<ViewParser, std::string>(ParseEncode, added.SerializeAsString()),
-        {ParseApplyRoPE, moved.SerializeAsString()},
-        {ParseEncode, wide.SerializeAsString()}}) {
-    Remembering server;
-    const std::string first = server.Read(parse, bytes);
-    EXPECT_EQ(server.Read(parse, bytes), first);
-    EXPECT_EQ(server.recalled(), 0) << first;
-  }
+  Remembering server;
+  const std::string first = server.Read(ParseEncode, wide.SerializeAsString());
+  EXPECT_EQ(server.Read(ParseEncode, wide.SerializeAsString()), first);
+  EXPECT_EQ(server.recalled(), 0) << first;
 }
 
 TEST(RecallTest, AnEncoderMeansWhatTheConfigurationSaysNow) {
@@ -425,6 +279,21 @@ TEST(RecallTest, AnEncoderMeansWhatTheConfigurationSaysNow) {
   EXPECT_EQ(texts[0], texts[1]);
   EXPECT_NE(texts[0], texts[2]);
   EXPECT_EQ(texts[2], texts[3]);
+}
+
+TEST(RecallTest, SoDoesAnEncoderOfThePositionsBefore) {
+  Remembering server;
+  v1::ApplyRoPERequest request = RopeRequestOf(2);
+  request.mutable_item()->set_direction(v1::DIRECTION_DELTA);
+  request.mutable_item()->mutable_from_positions()->mutable_range()->mutable_integer()->set_count(
+      2);
+  request.mutable_item()->mutable_from_spec()->set_encoder("before");
+  server.encoders.Replace(
+      *EncoderSet::Make({{"before", {.preset = "rope-half-split", .head_dim = 8}}}));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(server.Read(ParseApplyRoPE, request.SerializeAsString()), HasSubstr(" in "));
+    EXPECT_EQ(server.recalled(), 0);
+  }
 }
 
 TEST(RecallTest, TheSizeOfTheResponseIsCheckedEveryTime) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -119,9 +120,11 @@ TEST(RequestMemoTest, AThreadRemembersFewRequests) {
     memo.Keep(Numbered(n).SerializeAsString(), CheckedEncode(Numbered(n)));
   }
   Prepared found;
-  EXPECT_FALSE(memo.Find(ItemKind::kEncode, {Numbered(0).SerializeAsString()}, &found));
+  std::shared_ptr<const SharedTensors> shared;
+  EXPECT_FALSE(memo.Find(ItemKind::kEncode, {Numbered(0).SerializeAsString()}, &found, &shared));
   for (int64_t n = 1; n <= kMany; ++n) {
-    ASSERT_TRUE(memo.Find(ItemKind::kEncode, {Numbered(n).SerializeAsString()}, &found)) << n;
+    ASSERT_TRUE(memo.Find(ItemKind::kEncode, {Numbered(n).SerializeAsString()}, &found, &shared))
+        << n;
     EXPECT_EQ(WidthOf(found), 2 + 2 * n);
   }
 }
@@ -130,7 +133,23 @@ TEST(RequestMemoTest, AnItemOfAnotherKindIsNotFound) {
   RequestMemo memo;
   memo.Keep(Numbered(1).SerializeAsString(), CheckedEncode(Numbered(1)));
   Prepared found;
-  EXPECT_FALSE(memo.Find(ItemKind::kRope, {Numbered(1).SerializeAsString()}, &found));
+  std::shared_ptr<const SharedTensors> shared;
+  EXPECT_FALSE(memo.Find(ItemKind::kRope, {Numbered(1).SerializeAsString()}, &found, &shared));
+}
+
+TEST(RequestMemoTest, SharedTensorsAreThoseOfTheRequest) {
+  RequestMemo memo;
+  SharedTensors outputs;
+  outputs.outputs.emplace_back().tensor.name = "lease";
+  memo.Keep(Numbered(1).SerializeAsString(), CheckedEncode(Numbered(1)), outputs);
+  memo.Keep(Numbered(2).SerializeAsString(), CheckedEncode(Numbered(2)));
+  Prepared found;
+  std::shared_ptr<const SharedTensors> shared;
+  ASSERT_TRUE(memo.Find(ItemKind::kEncode, {Numbered(1).SerializeAsString()}, &found, &shared));
+  ASSERT_NE(shared, nullptr);
+  EXPECT_EQ(shared->outputs[0].tensor.name, "lease");
+  ASSERT_TRUE(memo.Find(ItemKind::kEncode, {Numbered(2).SerializeAsString()}, &found, &shared));
+  EXPECT_EQ(shared, nullptr);
 }
 
 TEST(RequestMemoTest, LongItemsAndLargePlansAreNotRemembered) {
@@ -139,10 +158,11 @@ TEST(RequestMemoTest, LongItemsAndLargePlansAreNotRemembered) {
   item.mutable_pins()->set_backend(std::string(RequestMemo::kMaxItemBytes, 'b'));
   memo.Keep(item.SerializeAsString(), CheckedEncode(item));
   Prepared found;
-  EXPECT_FALSE(memo.Find(ItemKind::kEncode, {item.SerializeAsString()}, &found));
+  std::shared_ptr<const SharedTensors> shared;
+  EXPECT_FALSE(memo.Find(ItemKind::kEncode, {item.SerializeAsString()}, &found, &shared));
   const v1::EncodeItem wide = Numbered(1 << 13);
   memo.Keep(wide.SerializeAsString(), CheckedEncode(wide));
-  EXPECT_FALSE(memo.Find(ItemKind::kEncode, {wide.SerializeAsString()}, &found));
+  EXPECT_FALSE(memo.Find(ItemKind::kEncode, {wide.SerializeAsString()}, &found, &shared));
 }
 
 TEST(RequestMemoTest, ThreadsFindTheirOwnRequests) {
@@ -156,7 +176,9 @@ TEST(RequestMemoTest, ThreadsFindTheirOwnRequests) {
       for (int i = 0; i < 300; ++i) {
         memo.Keep(bytes, checked);
         Prepared found;
-        if (!memo.Find(ItemKind::kEncode, {bytes}, &found)) continue;  // others share the part
+        std::shared_ptr<const SharedTensors> shared;
+        if (!memo.Find(ItemKind::kEncode, {bytes}, &found, &shared))
+          continue;  // others share the part
         EXPECT_EQ(WidthOf(found), 2 + 2 * thread);
       }
     });
