@@ -238,8 +238,10 @@ struct CallContext {
   // Whether the caller waits for `done`. If so, the connection may do all its work on the caller's
   // thread, including the waits between attempts.
   bool caller_waits = false;
-  // Where set, a thread that waits for a stream to the server asks it every 20 ms. True cancels the
-  // stream.
+  // Where set, a thread that waits for the server asks it every 20 ms. True cancels the stream or
+  // the call. The wait then ends soon, also if gRPC still holds the call's memory, as it does while
+  // the server's system takes no bytes. So it does soon after the deadline. `done` then runs later,
+  // on another thread.
   std::function<bool()> interrupted = nullptr;
 };
 

@@ -8,24 +8,12 @@
 #include <random>
 #include <utility>
 
-#include "absl/time/clock.h"
-#include "kernels/base/steady_time.h"
-
 namespace phasor::client_internal {
 namespace {
 
 // Between two looks at a connection.
 constexpr absl::Duration kShortestLook = absl::Milliseconds(10);
 constexpr absl::Duration kLongestLook = absl::Milliseconds(50);
-
-class SleepingTimerImpl final : public Timer {
- public:
-  absl::Time Now() override { return SteadyNow(); }
-  void After(absl::Duration delay, absl::AnyInvocable<void()> then) override {
-    absl::SleepFor(delay);
-    then();
-  }
-};
 
 double UniformJitter() {
   thread_local std::minstd_rand engine{std::random_device{}()};
@@ -87,11 +75,6 @@ class RetryingCall : public std::enable_shared_from_this<RetryingCall> {
 };
 
 }  // namespace
-
-Timer* SleepingTimer() {
-  static auto* timer = new SleepingTimerImpl;
-  return timer;
-}
 
 std::optional<absl::Duration> RetryDelay(const RetryPolicy& policy, int attempts,
                                          const AttemptResult& last, absl::Duration time_left,

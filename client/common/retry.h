@@ -24,9 +24,6 @@ class Timer {
   virtual void After(absl::Duration delay, absl::AnyInvocable<void()> then) = 0;
 };
 
-// A timer that sleeps on the calling thread. It lives until the process ends.
-Timer* SleepingTimer();
-
 // The result of one attempt.
 struct AttemptResult {
   absl::Status status;

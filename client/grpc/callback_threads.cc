@@ -67,12 +67,10 @@ Keeper& TheKeeper() {
 
 }  // namespace
 
-void KeepCallbackThreads() { TheKeeper(); }
-
-void KeepACallbackThreadAwake() {
-  if (!PHASOR_GRPC_HAS_CALLBACK_THREADS) return;
-  [[maybe_unused]] static const bool beats = [] {
-    TheKeeper().Beat();
+void KeepCallbackThreads() {
+  [[maybe_unused]] static const bool kept = [] {
+    Keeper& keeper = TheKeeper();
+    if (PHASOR_GRPC_HAS_CALLBACK_THREADS) keeper.Beat();
     return true;
   }();
 }

@@ -5,14 +5,16 @@
 
 namespace phasor::client_internal {
 
-// Keeps them until the process ends. gRPC ends them with the last channel that used them, and waits
-// for them. If a call on such a thread holds the last reference to its channel, the thread would
-// wait for itself and continue with freed memory.
+// Keeps them until the process ends. To be called before the first callback. gRPC ends them with
+// the last channel that used them, and waits for them. If a call on such a thread holds the last
+// reference to its channel, the thread would wait for itself and continue with freed memory.
+//
+// Also keeps one of them awake. By itself, each sleeps for 100 ms after a second without work, and
+// answers wait if all of them sleep. Nothing of that is done from gRPC 1.83 on.
+//
+// A process whose callers all wait has no such threads. They would receive answers that callers
+// wait for, and then have to wake them.
 void KeepCallbackThreads();
-
-// From now on also keeps one of them awake. By itself, each sleeps for 100 ms after a second
-// without work, and answers wait if all of them sleep. Does nothing from gRPC 1.83 on.
-void KeepACallbackThreadAwake();
 
 }  // namespace phasor::client_internal
 

@@ -9,14 +9,15 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include <charconv>
-#include <chrono>
 #include <climits>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "client/grpc/callback_threads.h"
+#include "client/grpc/caller_queue.h"
 #include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
 #include "proto/grpc_status.h"
@@ -73,6 +74,9 @@ struct Attempt {
   grpc::ClientContext context;
   grpc::ByteBuffer response;
   CancelToken::Registration cancel;
+  // Of a caller that waits:
+  grpc::Status status;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<grpc::ByteBuffer>> reader;
 };
 
 bool IsPort(std::string_view text) {
@@ -91,57 +95,25 @@ std::optional<absl::Duration> Pushback(const grpc::ClientContext& context) {
   return absl::Milliseconds(ms);
 }
 
-// The completion queue of a call whose caller waits. The waiting thread moves the bytes itself,
-// which saves waking another thread twice per call.
-// Threads: one.
-class WaitingQueue {
- public:
-  ~WaitingQueue() {
-    queue_.Shutdown();
-    void* tag = nullptr;
-    bool ok = false;
-    while (queue_.Next(&tag, &ok)) {
-    }
-  }
-
-  grpc::Status Call(grpc::GenericStub& stub, const std::string& method,
-                    const grpc::ByteBuffer& request, Attempt* attempt) {
-    const auto call = stub.PrepareUnaryCall(&attempt->context, method, request, &queue_);
-    call->StartCall();
-    grpc::Status status;
-    call->Finish(&attempt->response, &status, this);
-    void* tag = nullptr;
-    bool ok = false;
-    queue_.Next(&tag, &ok);  // nothing else is in this queue
-    return status;
-  }
-
-  // Lets gRPC make progress for a moment.
-  void Poll() {
-    void* tag = nullptr;
-    bool ok = false;
-    queue_.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + std::chrono::milliseconds(1));
-  }
-
- private:
-  grpc::CompletionQueue queue_;
-};
-
-WaitingQueue& ThreadsQueue() {
-  thread_local WaitingQueue queue;
-  return queue;
-}
-
 // A call with all its attempts. Its callbacks own it. Threads: one callback runs at a time.
 class PendingCall : public std::enable_shared_from_this<PendingCall> {
  public:
-  PendingCall(RawCall call, const CallContext& context, std::shared_ptr<grpc::GenericStub> stub)
+  PendingCall(RawCall call, const CallContext& context, std::shared_ptr<grpc::Channel> channel,
+              std::shared_ptr<grpc::GenericStub> stub)
       : call_(std::move(call)),
         context_(context),
+        channel_(std::move(channel)),
         stub_(std::move(stub)),
-        request_(WriteRawMessage(call_.header, call_.raw, loan_)) {}
+        request_(WriteRawMessage(call_.header, call_.raw, loan_)) {
+    if (context_.interrupted != nullptr && !context_.cancel.has_value()) context_.cancel.emplace();
+  }
 
-  void Run(const RetryPolicy& policy, Timer* timer) {
+  // `timer`: nullptr: real time.
+  void Run(RetryPolicy policy, Timer* timer) {
+    policy.connected = [channel = channel_] {
+      return channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
+    };
+    if (timer == nullptr) timer = context_.caller_waits ? &waiting_ : RealTimer();
     auto self = shared_from_this();
     RunWithRetries(
         policy, context_, timer, [self](auto ended) { self->StartAttempt(std::move(ended)); },
@@ -149,7 +121,27 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
   }
 
  private:
-  void StartAttempt(absl::AnyInvocable<void(AttemptResult)> ended) {
+  using Ended = absl::AnyInvocable<void(AttemptResult)>;
+
+  // The timer of a caller that waits.
+  class WaitingTimer final : public Timer {
+   public:
+    explicit WaitingTimer(PendingCall& call) : call_(call) {}
+    absl::Time Now() override { return SteadyNow(); }
+    void After(absl::Duration delay, absl::AnyInvocable<void()> then) override {
+      std::unique_ptr<CallerQueue> queue = CallerQueue::Take();
+      if (queue->Sleep(delay, *call_.channel_, call_.context_.interrupted)) {
+        call_.context_.cancel->Cancel();
+      }
+      CallerQueue::GiveBack(std::move(queue));
+      then();
+    }
+
+   private:
+    PendingCall& call_;
+  };
+
+  void StartAttempt(Ended ended) {
     auto attempt = std::make_shared<Attempt>();
     SetUp(context_, &attempt->context);
     if (context_.cancel.has_value()) {
@@ -158,19 +150,37 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
         if (auto alive = weak.lock()) alive->context.TryCancel();
       });
     }
-    if (context_.caller_waits) {
-      const grpc::Status status =
-          ThreadsQueue().Call(*stub_, call_.method, request_, attempt.get());
-      AttemptResult result = EndAttempt(*attempt, status);
-      attempt.reset();  // gRPC keeps unsent bytes as long as the context lives
-      return ended(std::move(result));
-    }
-    KeepACallbackThreadAwake();
-    auto shared_ended = std::make_shared<absl::AnyInvocable<void(AttemptResult)>>(std::move(ended));
+    if (context_.caller_waits) return WaitForAttempt(std::move(attempt), std::move(ended));
+    KeepCallbackThreads();
+    auto shared_ended = std::make_shared<Ended>(std::move(ended));
     stub_->UnaryCall(&attempt->context, call_.method, {}, &request_, &attempt->response,
                      [self = shared_from_this(), attempt, shared_ended](grpc::Status status) {
                        (*shared_ended)(self->EndAttempt(*attempt, status));
                      });
+  }
+
+  // If the wait ends before the attempt, another thread waits on, and the call ends there.
+  void WaitForAttempt(std::shared_ptr<Attempt> attempt, Ended ended) {
+    std::unique_ptr<CallerQueue> queue = CallerQueue::Take();
+    attempt->reader =
+        stub_->PrepareUnaryCall(&attempt->context, call_.method, request_, queue->queue());
+    attempt->reader->StartCall();
+    attempt->reader->Finish(&attempt->response, &attempt->status, attempt.get());
+    if (queue->Wait(Limits(), [this] { context_.cancel->Cancel(); })) {
+      CallerQueue::GiveBack(std::move(queue));
+      return EndWaited(std::move(attempt), std::move(ended));
+    }
+    std::thread([self = shared_from_this(), queue = std::move(queue), attempt = std::move(attempt),
+                 ended = std::move(ended)]() mutable {
+      queue->WaitForEnd();
+      self->EndWaited(std::move(attempt), std::move(ended));
+    }).detach();
+  }
+
+  void EndWaited(std::shared_ptr<Attempt> attempt, Ended ended) {
+    AttemptResult result = EndAttempt(*attempt, attempt->status);
+    attempt.reset();  // gRPC keeps unsent bytes as long as the context lives
+    ended(std::move(result));
   }
 
   AttemptResult EndAttempt(Attempt& attempt, const grpc::Status& status) {
@@ -193,19 +203,31 @@ class PendingCall : public std::enable_shared_from_this<PendingCall> {
 
   void Finish(absl::Status status) {
     request_.Clear();
-    if (context_.caller_waits) {
-      while (!loan_.Returned(nullptr)) ThreadsQueue().Poll();
-      return call_.done(std::move(status));
-    }
+    if (context_.caller_waits && WaitForLoan()) return call_.done(std::move(status));
+    KeepCallbackThreads();
     auto hand_on = [self = shared_from_this(), status] {
       RealTimer()->After(absl::ZeroDuration(), [self, status] { self->call_.done(status); });
     };
     if (loan_.Returned(std::move(hand_on))) call_.done(std::move(status));
   }
 
+  // Waits until gRPC has returned what it borrowed. False: the wait ended before.
+  bool WaitForLoan() {
+    const auto returned = [this] { return loan_.Returned(nullptr); };
+    if (returned()) return true;
+    std::unique_ptr<CallerQueue> queue = CallerQueue::Take();
+    const bool waited = queue->PollUntil(returned, Limits());
+    CallerQueue::GiveBack(std::move(queue));
+    return waited;
+  }
+
+  WaitLimits Limits() const { return {context_.deadline, context_.interrupted}; }
+
   RawCall call_;
-  const CallContext context_;
+  CallContext context_;
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::shared_ptr<grpc::GenericStub> stub_;
+  WaitingTimer waiting_{*this};
   Loan loan_;
   grpc::ByteBuffer request_;
 };
@@ -237,7 +259,6 @@ void SetUp(const CallContext& context, grpc::ClientContext* call) {
 GrpcChannel::GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer,
                          const ChannelSecurity& security)
     : retry_{options.max_attempts, options.initial_backoff, options.max_backoff}, timer_(timer) {
-  KeepCallbackThreads();
   for (int i = 0; i < options.channels; ++i) {
     channels_.push_back(security.Connect(target, Arguments()));
     stubs_.push_back(std::make_shared<grpc::GenericStub>(channels_.back()));
@@ -255,16 +276,12 @@ void GrpcChannel::Start(RawCall call, const CallContext& context) {
   absl::Status status = CheckMessageBytes(RawMessageBytes(call.header, call.raw));
   status.Update(CheckMetadata(context.metadata));
   if (!status.ok()) return call.done(std::move(status));
-  Timer* timer = timer_;
-  if (timer == nullptr) timer = context.caller_waits ? SleepingTimer() : RealTimer();
   const size_t turn = call.on_first ? 0 : next_stub_.fetch_add(1, std::memory_order_relaxed);
   RetryPolicy policy = retry_;
   policy.only_refused = call.once;
   const size_t chosen = turn % stubs_.size();
-  policy.connected = [channel = channels_[chosen]] {
-    return channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY;
-  };
-  std::make_shared<PendingCall>(std::move(call), context, stubs_[chosen])->Run(policy, timer);
+  std::make_shared<PendingCall>(std::move(call), context, channels_[chosen], stubs_[chosen])
+      ->Run(policy, timer_);
 }
 
 }  // namespace phasor::client_internal

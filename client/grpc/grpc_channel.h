@@ -65,7 +65,8 @@ class GrpcChannel {
   GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer = nullptr,
               const ChannelSecurity& security = {});
 
-  // Starts a call. If context.caller_waits, `done` runs on this thread before Start returns.
+  // Starts a call. If context.caller_waits, `done` runs on this thread before Start returns, unless
+  // the wait ended before the call did, as context.interrupted says.
   // RESOURCE_EXHAUSTED: the request is larger than kMaxMessageBytes. INVALID_ARGUMENT: metadata.
   // Other errors come from the server, gRPC or on_response.
   void Start(RawCall call, const CallContext& context);

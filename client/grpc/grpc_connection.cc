@@ -3,6 +3,7 @@
 // memory, and registers GPU memory.
 #include "client/grpc/grpc_connection.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <random>
@@ -72,7 +73,7 @@ v1::Region ToRegion(const CudaIpcAllocation& allocation, const std::string& name
   return region;
 }
 
-// Whether the server may have begun a call that failed with this status.
+// Whether the server may have begun a call that failed with this status. Otherwise it has answered.
 bool MayHaveBegun(const absl::Status& status) {
   return absl::IsDeadlineExceeded(status) || absl::IsCancelled(status) ||
          absl::IsUnavailable(status);
@@ -244,13 +245,13 @@ class GrpcConnection final : public Connection,
   template <typename Request, typename Call, typename Result>
   void StartStaged(std::string_view method, Call call, const CallContext& context,
                    Done<Result> done) {
-    const auto ask = [this](Done<ServerInfo> answer) {
-      GetServerInfo({.deadline = SteadyNow() + kAskServerFor}, std::move(answer));
-    };
+    Done<ServerInfo> asks;  // for the server's info
+    const auto ask = [&](Done<ServerInfo> answer) { asks = std::move(answer); };
     std::shared_ptr<StagedCall<Call>> staged;
     if (staging_ != nullptr) staged = Stage(call, *staging_, ask);
     if (staged == nullptr) {
-      return StartUnary<Request>(method, std::move(call), context, std::move(done));
+      return StartAndAsk<Request>(method, std::move(call), context, std::move(done),
+                                  std::move(asks));
     }
     const auto refused = std::make_shared<bool>(false);
     Call shared_call = staged->call;
@@ -263,6 +264,26 @@ class GrpcConnection final : public Connection,
       self->template StartUnary<Request>(method, std::move(call), context, std::move(done));
     };
     StartUnary<Request>(method, std::move(shared_call), context, std::move(finish), refused.get());
+  }
+
+  // StartUnary, and GetServerInfo for `asks` unless that is empty. A caller that waits asks by
+  // itself, after its call: the server answers then, and no thread of gRPC is needed.
+  template <typename Request, typename Call, typename Result>
+  void StartAndAsk(std::string_view method, Call call, const CallContext& context,
+                   Done<Result> done, Done<ServerInfo> asks) {
+    if (asks != nullptr && !context.caller_waits) {
+      GetServerInfo({.deadline = SteadyNow() + kAskServerFor}, std::move(asks));
+    } else if (asks != nullptr) {
+      done = [self = shared_from_this(), context = CallContext(context), asks = std::move(asks),
+              done = std::move(done)](absl::StatusOr<Result> result) mutable {
+        const bool answered = !MayHaveBegun(result.status());
+        done(std::move(result));
+        if (!answered) return;
+        context.deadline = std::min(context.deadline, SteadyNow() + kAskServerFor);
+        self->GetServerInfo(std::move(context), std::move(asks));
+      };
+    }
+    StartUnary<Request>(method, std::move(call), context, std::move(done));
   }
 
   // Request is the message of a unary RPC on tensors. `refused` is as in RawCall.

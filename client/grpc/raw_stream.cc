@@ -17,6 +17,7 @@
 
 #include "absl/time/time.h"
 #include "client/grpc/callback_threads.h"
+#include "client/grpc/caller_queue.h"
 #include "client/grpc/grpc_channel.h"
 #include "kernels/base/steady_time.h"
 #include "proto/grpc_status.h"
@@ -25,17 +26,12 @@ namespace phasor::client_internal {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kAskInterval{20};
-// How long a wait goes on after the stream was interrupted, or its deadline has passed. gRPC needs
-// some of it to end the stream, and does not end a write while the server's system takes no bytes.
-constexpr std::chrono::milliseconds kGraceOfInterruption{40};
-constexpr std::chrono::milliseconds kGraceOfDeadline{500};
 
 Clock::time_point GiveUpAt(absl::Time deadline) {
   constexpr absl::Duration kForever = absl::Hours(24 * 365);
   const absl::Duration left = deadline - SteadyNow();
   if (left > kForever) return Clock::time_point::max();
-  return Clock::now() + absl::ToChronoNanoseconds(left) + kGraceOfDeadline;
+  return Clock::now() + absl::ToChronoNanoseconds(left + kGraceOfDeadline);
 }
 
 // Messages that wait: for gRPC to send them, or for the caller to read them.
@@ -84,7 +80,7 @@ class RawStream::Reactor final
       context_->TryCancel();
       writes_ended_ = true;
     }
-    KeepACallbackThreadAwake();
+    KeepCallbackThreads();
     stub_.PrepareBidiStreamingCall(context_.get(), method, {}, this);
     AddHold();  // operations start outside of reactions
     StartRead(&incoming_);
@@ -242,7 +238,8 @@ class RawStream::Reactor final
     while (true) {
       const bool asks = interrupted_ && !was_interrupted_;
       const Clock::time_point until =
-          asks ? std::min(Clock::now() + kAskInterval, give_up_at_) : give_up_at_;
+          asks ? std::min(Clock::now() + absl::ToChronoNanoseconds(kAskInterval), give_up_at_)
+               : give_up_at_;
       if (until == Clock::time_point::max()) return changed_.wait(lock, over);
       if (changed_.wait_until(lock, until, over)) return;
       if (Clock::now() >= give_up_at_) {
@@ -261,7 +258,8 @@ class RawStream::Reactor final
     lock.lock();
     if (!interrupted) return;
     was_interrupted_ = true;
-    give_up_at_ = std::min(give_up_at_, Clock::now() + kGraceOfInterruption);
+    give_up_at_ =
+        std::min(give_up_at_, Clock::now() + absl::ToChronoNanoseconds(kGraceOfInterruption));
   }
 
   // Operations start no more outside of reactions.

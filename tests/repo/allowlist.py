@@ -41,6 +41,7 @@ SLEEPS = {
     "tests/faults/faults_test.py": "a server is stopped for 3 s; a slow network",
     "tests/faults/faulty_server.py": "eventually(), which looks every 20 ms",
     "tests/gpu/run.sh": "looks every 0.1 s whether a server has said its address",
+    "tests/client/python/process_test.py": "a client that makes no call until its server closes the connection",
     "tests/repo/selftest.py": "plants sleeps",
     "tests/support/eventually.h": "Eventually itself",
     "tests/support/fake_driver.h": "a device whose trips take a time",

@@ -24,13 +24,6 @@ auto WithoutLock(Function function) {
   return result;
 }
 
-// Whether a signal handler has raised an exception. Only the main thread runs handlers.
-bool Interrupted() {
-  if (!OnMainThread()) return false;
-  nb::gil_scoped_acquire acquire;
-  return PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
-}
-
 }  // namespace
 
 NativeStream::NativeStream(NativeClient& client, Of of, NativeClient::Timeout timeout)

@@ -34,4 +34,10 @@ bool OnMainThread() {
   return pthread_equal(main_thread.load(std::memory_order_relaxed), pthread_self()) != 0;
 }
 
+bool Interrupted() {
+  if (!OnMainThread()) return false;
+  nb::gil_scoped_acquire acquire;
+  return PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
+}
+
 }  // namespace phasor::python

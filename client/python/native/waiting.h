@@ -15,12 +15,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "client/connection.h"
 #include "client/options.h"
 #include "client/python/native/borrowed.h"
 #include "client/python/native/helpers.h"
-#include "kernels/base/steady_time.h"
 
 namespace phasor::python {
 
@@ -31,11 +29,14 @@ bool OnMainThread();
 // `thread` is threading.main_thread().ident, which is a pthread_t.
 void SetMainThread(uintptr_t thread);
 
-// How often a waiting main thread looks for signals, and how long it waits for a call that it
-// cancelled, and for one whose deadline has passed.
+// Whether a signal handler has raised an exception. Only the main thread runs handlers. Takes the
+// interpreter lock.
+bool Interrupted();
+
+// How often a waiting main thread looks for signals, and how long it waits for work that it
+// cancelled.
 inline constexpr std::chrono::milliseconds kSignalPoll{20};
 inline constexpr std::chrono::milliseconds kCancelPatience{40};
-inline constexpr absl::Duration kDeadlinePatience = absl::Milliseconds(500);
 
 // The answer to one call, and what the call borrows. It outlives a wait that ended without answer.
 template <typename T>
@@ -70,11 +71,8 @@ absl::StatusOr<T> Block(CallContext context, Start start) {
 
 // Waits for the answer on the main thread and runs signal handlers meanwhile. If one raises, the
 // call is cancelled, and the exception leaves this function, at the latest after kCancelPatience.
-// Without an answer soon after the deadline, returns nullopt: gRPC keeps a call as long as a
-// server that has stopped takes no bytes of it.
 template <typename T>
-std::optional<absl::StatusOr<T>> WaitWithSignals(Pending<T>& pending, CancelToken& cancel,
-                                                 absl::Time deadline) {
+absl::StatusOr<T> WaitWithSignals(Pending<T>& pending, CancelToken& cancel) {
   bool done = false;
   while (true) {
     {
@@ -82,10 +80,7 @@ std::optional<absl::StatusOr<T>> WaitWithSignals(Pending<T>& pending, CancelToke
       done = pending.WaitFor(kSignalPoll);
     }
     if (done) return *std::move(pending.answer);
-    if (PyErr_CheckSignals() == 0) {
-      if (SteadyNow() < deadline + kDeadlinePatience) continue;
-      return std::nullopt;
-    }
+    if (PyErr_CheckSignals() == 0) continue;
     cancel.Cancel();
     {
       nb::gil_scoped_release release;
@@ -96,30 +91,32 @@ std::optional<absl::StatusOr<T>> WaitWithSignals(Pending<T>& pending, CancelToke
 }
 
 // Makes one call and waits for its answer. `start(context, done)` starts it. Needs the interpreter
-// lock, and gives it up while it waits.
+// lock, and gives it up while it waits. On the main thread signal handlers run meanwhile. If one
+// raises, the call is cancelled, and the exception leaves this function.
 template <typename T, typename Start>
 absl::StatusOr<T> Await(CallContext context, bool may_block, Borrowed borrowed, Start start) {
   if (!may_block || !OnMainThread()) {
     nb::gil_scoped_release release;
     return Block<T>(std::move(context), std::move(start));
   }
-  CancelToken cancel;
-  context.cancel = cancel;
-  const absl::Time deadline = context.deadline;
+  context.caller_waits = true;
+  context.interrupted = &Interrupted;
   auto pending = std::make_shared<Pending<T>>();
   pending->borrowed = std::move(borrowed);
+  bool done = false;
   {
     nb::gil_scoped_release release;
     start(std::move(context),
           Done<T>([pending](absl::StatusOr<T> value) { pending->Set(std::move(value)); }));
+    done = pending->WaitFor(std::chrono::milliseconds(0));
   }
-  auto answer = WaitWithSignals(*pending, cancel, deadline);
-  if (!answer.has_value()) {
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (!done) {
     return absl::DeadlineExceededError(
         "timeout: passed while the server took no bytes of the call");
   }
-  const Borrowed done = std::move(pending->borrowed);  // dropped here, not on the last thread
-  return *std::move(answer);
+  const Borrowed dropped = std::move(pending->borrowed);  // here, not on the last thread
+  return *std::move(pending->answer);
 }
 
 // Runs `work`, which blocks, without the interpreter lock: on the main thread, in a thread of its
@@ -136,7 +133,7 @@ absl::StatusOr<T> RunBlocking(CancelToken cancel, std::function<absl::StatusOr<T
     work = nullptr;  // drop what it borrows before the caller goes on
     pending->Set(std::move(result));
   }).detach();
-  return *WaitWithSignals(*pending, cancel, absl::InfiniteFuture());
+  return WaitWithSignals(*pending, cancel);
 }
 
 }  // namespace phasor::python

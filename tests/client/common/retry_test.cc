@@ -176,11 +176,5 @@ TEST(RetryDelayTest, JitterStaysInTheUpperHalf) {
   EXPECT_EQ(RetryDelay(kPolicy, 3, busy, left, 0.0), std::nullopt);
 }
 
-TEST(SleepingTimerTest, RunsWhatFollowsBeforeItReturns) {
-  bool ran = false;
-  SleepingTimer()->After(absl::ZeroDuration(), [&] { ran = true; });
-  EXPECT_TRUE(ran);
-}
-
 }  // namespace
 }  // namespace phasor::client_internal

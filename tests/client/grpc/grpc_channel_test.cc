@@ -47,9 +47,11 @@ class StartingTimer : public Timer {
     if (++waits_ == 4) {
       server_.emplace([this](const auto&) { return ++calls, FakeServer::Reply{}; }, address_);
     }
-    SleepingTimer()->After(delay, std::move(then));
+    connects->WaitForConnected(WallTimeAfter(delay));
+    then();
   }
   std::atomic<int> calls = 0;
+  std::shared_ptr<grpc::Channel> connects;
 
  private:
   const std::string address_;
@@ -225,6 +227,29 @@ TEST_P(GrpcChannelTest, CancelReachesACallInFlight) {
       absl::StatusCode::kCancelled);
 }
 
+// Only callers that wait are asked.
+class WaitingCallerTest : public GrpcChannelTest {};
+
+TEST_P(WaitingCallerTest, AnInterruptedWaitCancelsTheCall) {
+  FakeServer server([](const auto&) { return FakeServer::Reply{.never = true}; });
+  int asked = 0;
+  const absl::Status status = Call(server, "abc", {.interrupted = [&] { return ++asked == 3; }});
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+  EXPECT_EQ(asked, 3);
+}
+
+TEST_P(WaitingCallerTest, AnInterruptedWaitBetweenAttemptsCancelsIt) {
+  std::atomic<int> calls = 0;
+  FakeServer server([&](const auto&) {
+    ++calls;
+    return FakeServer::Reply{.status = kBusy, .pushback_ms = "3600000"};
+  });
+  GrpcChannel channel(*GrpcTarget(server.target()), {});
+  const absl::Status status = Call(channel, "abc", {.interrupted = [] { return true; }});
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+  EXPECT_EQ(calls, 1);
+}
+
 TEST_P(GrpcChannelTest, CancelledTokensStopCallsAtOnce) {
   FakeServer server([](const auto&) { return FakeServer::Reply{.never = true}; });
   CancelToken token;
@@ -248,6 +273,7 @@ TEST_P(GrpcChannelTest, ARetryWaitsForAServerThatIsReplaced) {
   const std::string target = "unix:" + dir.path() + "/socket";  // no other process can listen there
   StartingTimer timer(target);
   GrpcChannel channel(*GrpcTarget(target), {.max_attempts = 2}, &timer);
+  timer.connects = channel.channel();
   const absl::Status status = Call(channel, "abc", {.deadline = SteadyNow() + absl::Seconds(30)});
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(timer.calls, 1);
@@ -280,6 +306,7 @@ TEST_P(GrpcChannelTest, ChannelsAreConnectionsOfTheirOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(CallerWaits, GrpcChannelTest, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(CallerWaits, WaitingCallerTest, ::testing::Values(true));
 
 // The call's own end releases the connection then, on one of gRPC's threads.
 TEST(GrpcChannelEndTest, CallsMayOutliveTheirChannel) {

@@ -297,6 +297,53 @@ def test_deadlines_hold_when_a_server_takes_no_bytes():
             os.kill(server.pid, signal.SIGCONT)
 
 
+def test_ctrl_c_ends_a_call_whose_bytes_a_server_does_not_take():
+    with testing.Server() as server:
+        client = phasor.Client(server.target, staging_bytes=0)
+        x = np.zeros((4096, 8, 128), np.float32)
+        client.apply_rope(x[:1], positions=0, spec=LLAMA)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            threading.Timer(0.5, _thread.interrupt_main).start()
+            with pytest.raises(KeyboardInterrupt):
+                client.apply_rope(x, positions=range(len(x)), spec=LLAMA, timeout=1000)
+            assert time.monotonic() - started < 60  # guards against hanging
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        y = client.apply_rope(x[:1] + 1, positions=0, spec=LLAMA)  # the thread has another queue
+        np.testing.assert_array_equal(y, x[:1] + 1)
+
+
+def test_a_call_that_is_made_once_survives_a_connection_that_was_closed_meanwhile():
+    with testing.Server("--max-connection-idle", "1s") as server, phasor.Client(server.target) as client:
+        x = client.empty((4, 2, 128))  # the server writes it where it lies, so the call is not repeated
+        x[:] = 1
+        for pause in (0, 1.3, 1.7, 2.5):
+            time.sleep(pause)
+            client.apply_rope_(x, positions=[0] * 4, spec=LLAMA)
+        np.testing.assert_array_equal(x, np.ones_like(x))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_calls_that_wait_need_no_thread_for_callbacks():
+    with testing.Server() as server:
+        threads = run(
+            """
+            import pathlib, sys
+            import numpy as np, phasor
+            client = phasor.Client(sys.argv[1])
+            small, large = np.ones((1, 2, 128), "f4"), np.ones((4096, 2, 128), "f4")
+            for x in [small, large, large, large, small]:
+                client.apply_rope(x, positions=range(len(x)), spec="llama-3")
+            names = [(task / "comm").read_text().strip() for task in pathlib.Path("/proc/self/task").iterdir()]
+            print(names.count("nexting_thread"))
+            """,
+            server.target,
+        )
+    assert threads == "0"
+
+
 def test_streams_end_when_a_server_takes_no_bytes():
     with testing.Server() as server:
         client = phasor.Client(server.target, staging_bytes=0)
