@@ -42,9 +42,9 @@ std::optional<IntegerRange> PlainRange(std::string_view positions);
 
 // Remembers few requests for each of its parts, and threads are dealt to the parts. A request that
 // it returns is what parsing and checking would give, because all that could differ is checked here
-// or is not remembered, as learned tables. The caller must not keep requests whose meaning depends
-// on more than their bytes, as encoders of the configuration. It looks up what shared tensors name
-// for each call. Threads: any.
+// or is not remembered, such as learned tables. The caller must not keep requests whose meaning
+// depends on more than their bytes, such as encoders of the configuration, and must look up in each
+// call what shared tensors name. Threads: any.
 class RequestMemo {
  public:
   static constexpr size_t kParts = 16;
