@@ -144,9 +144,9 @@ HWY_INLINE void PutColumn(const Column& column, Vf sin, Vf cos, int64_t at) {
 }
 
 template <Emit kEmit, Layout kLayout, bool kScaled>
-HWY_INLINE void EmitVector(Vu64 even, Vu64 odd, Vf amplitude, const Column& column, int64_t at) {
+HWY_INLINE void EmitVector(PhaseWords phases, Vf amplitude, const Column& column, int64_t at) {
   Vf sin, cos;
-  SinCosVector(even, odd, sin, cos);
+  SinCosWords(phases, sin, cos);
   if constexpr (kScaled) {
     sin = hn::Mul(amplitude, sin);
     cos = hn::Mul(amplitude, cos);
@@ -175,20 +175,17 @@ HWY_NOINLINE void EmitBlock(const EncodeArgs& args, const EncodeBlock& block,
                         rows.first + (kLayout == Layout::kApart ? block.cos_begin + i : 0),
                         sin_first, HWY_MIN(lanes, block.pairs - i)};
     if constexpr (kStepping) {
-      auto even = LoadPhases<kLayout>(phases);
-      auto odd = LoadPhases<kLayout>(phases + half);
-      const auto even_step = LoadPhases<kLayout>(steps);
-      const auto odd_step = LoadPhases<kLayout>(steps + half);
+      auto words = TokenWords(LoadPhases<kLayout>(phases), LoadPhases<kLayout>(phases + half));
+      const auto step = StepWords(LoadPhases<kLayout>(steps), LoadPhases<kLayout>(steps + half));
       for (int64_t t = 0; t < count; ++t) {
-        EmitVector<kEmit, kLayout, kScaled>(even, odd, amplitude, column, t * rows.stride);
-        even = hn::Add(even, even_step);
-        odd = hn::Add(odd, odd_step);
+        EmitVector<kEmit, kLayout, kScaled>(words, amplitude, column, t * rows.stride);
+        words = Advance(words, step);
       }
     } else {
       for (int64_t t = 0; t < count; ++t, phases += scratch.entries) {
-        EmitVector<kEmit, kLayout, kScaled>(LoadPhases<kLayout>(phases),
-                                            LoadPhases<kLayout>(phases + half), amplitude, column,
-                                            t * rows.stride);
+        const auto words =
+            TokenWords(LoadPhases<kLayout>(phases), LoadPhases<kLayout>(phases + half));
+        EmitVector<kEmit, kLayout, kScaled>(words, amplitude, column, t * rows.stride);
       }
     }
   }

@@ -61,38 +61,49 @@ HWY_INLINE int64_t UnitPairs(bool interleaved) {
   return static_cast<int64_t>(hn::Lanes(Df())) * (interleaved ? 1 : 2);
 }
 
-// Loads the phases of a unit in the order in which SinCosVector takes them: as many as it has
-// pairs. Those of even pairs are at p, those of odd ones at p + half.
-template <typename E, bool kInterleaved>
-HWY_INLINE void LoadUnit(const uint64_t* p, int64_t half, uint64_t* unit) {
+HWY_INLINE PhaseWords WordsAt(const uint32_t* p) {
+  const Du32 du;
+  return {hn::Load(du, p), hn::BitCast(Di32(), hn::Load(du, p + hn::Lanes(du)))};
+}
+
+HWY_INLINE void StoreWords(PhaseWords words, uint32_t* p) {
+  const Du32 du;
+  hn::Store(words.high, du, p);
+  hn::Store(hn::BitCast(du, words.low), du, p + hn::Lanes(du));
+}
+
+// Loads the phases of a unit in the order in which its pairs are written. Those of even pairs are
+// at p, those of odd ones at p + half. `words` splits them: TokenWords or StepWords.
+template <typename E, bool kInterleaved, typename Words>
+HWY_INLINE void LoadUnit(const uint64_t* p, int64_t half, Words words, uint32_t* unit) {
   const Du64 d;
   const size_t n = hn::Lanes(d);
   const auto even = hn::LoadU(d, p), odd = hn::LoadU(d, p + half);
   if constexpr (kInterleaved) {
-    hn::Store(E::kDealt ? even : AlternateHalves(even), d, unit);
-    hn::Store(E::kDealt ? odd : AlternateHalves(odd), d, unit + n);
+    StoreWords(E::kDealt ? words(even, odd) : words(AlternateHalves(even), AlternateHalves(odd)),
+               unit);
   } else {
     const auto even2 = hn::LoadU(d, p + n), odd2 = hn::LoadU(d, p + half + n);
-    hn::Store(E::kDealt ? hn::ConcatEven(d, even2, even) : even, d, unit);
-    hn::Store(E::kDealt ? hn::ConcatOdd(d, even2, even) : odd, d, unit + n);
-    hn::Store(E::kDealt ? hn::ConcatEven(d, odd2, odd) : even2, d, unit + 2 * n);
-    hn::Store(E::kDealt ? hn::ConcatOdd(d, odd2, odd) : odd2, d, unit + 3 * n);
+    if constexpr (E::kDealt) {
+      StoreWords(words(hn::ConcatEven(d, even2, even), hn::ConcatOdd(d, even2, even)), unit);
+      StoreWords(words(hn::ConcatEven(d, odd2, odd), hn::ConcatOdd(d, odd2, odd)), unit + 4 * n);
+    } else {
+      StoreWords(words(even, odd), unit);
+      StoreWords(words(even2, odd2), unit + 4 * n);
+    }
   }
 }
 
 // The sines and cosines of a vector of pairs, whose phases then advance.
-HWY_INLINE void StepVector(uint64_t* phases, const uint64_t* steps, Vf& sin, Vf& cos) {
-  const Du64 d;
-  const size_t n = hn::Lanes(d);
-  const auto even = hn::Load(d, phases), odd = hn::Load(d, phases + n);
-  SinCosVector(even, odd, sin, cos);
-  hn::Store(hn::Add(even, hn::Load(d, steps)), d, phases);
-  hn::Store(hn::Add(odd, hn::Load(d, steps + n)), d, phases + n);
+HWY_INLINE void StepVector(uint32_t* phases, const uint32_t* step, Vf& sin, Vf& cos) {
+  const auto words = WordsAt(phases);
+  SinCosWords(words, sin, cos);
+  StoreWords(Advance(words, WordsAt(step)), phases);
 }
 
 // Writes a unit of a row and advances its phases.
 template <typename E, bool kInterleaved, bool kStream>
-HWY_INLINE void PutUnit(const EncodeBlock& block, uint64_t* phases, const uint64_t* steps,
+HWY_INLINE void PutUnit(const EncodeBlock& block, uint32_t* phases, const uint32_t* steps,
                         typename E::T* row) {
   Vf sin, cos;
   StepVector(phases, steps, sin, cos);
@@ -106,7 +117,7 @@ HWY_INLINE void PutUnit(const EncodeBlock& block, uint64_t* phases, const uint64
         : E::template Store<kStream>(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b), p);
   } else {
     Vf sin2, cos2;
-    const size_t vector = 2 * hn::Lanes(Du64());
+    const size_t vector = 2 * hn::Lanes(Df());
     StepVector(phases + vector, steps + vector, sin2, cos2);
     E::template Store<kStream>(sin, sin2, row + block.sin_begin);
     if (block.cos_begin >= 0) E::template Store<kStream>(cos, cos2, row + block.cos_begin);
@@ -121,18 +132,20 @@ HWY_NOINLINE void EmitBlockLines(const EncodeArgs& args, const EncodeBlock& bloc
   constexpr int64_t kUnits = LineUnits(sizeof(typename E::T));
   constexpr int64_t kColumns = kInterleaved ? 2 : 1;
   const int64_t pairs = UnitPairs(kInterleaved);
-  HWY_ALIGN uint64_t phases[kUnits * 4 * hn::MaxLanes(Du64())];
-  HWY_ALIGN uint64_t steps[kUnits * 4 * hn::MaxLanes(Du64())];
+  HWY_ALIGN uint32_t phases[kUnits * 4 * hn::MaxLanes(Df())];
+  HWY_ALIGN uint32_t steps[kUnits * 4 * hn::MaxLanes(Df())];
   for (int64_t i = 0; i < block.pairs; i += kUnits * pairs) {
     for (int64_t u = 0; u < kUnits; ++u) {
       const int64_t at = (block.first_pair + i + u * pairs) / 2;
-      LoadUnit<E, kInterleaved>(scratch.phases + at, args.table->half, phases + u * pairs);
-      LoadUnit<E, kInterleaved>(scratch.steps + at, args.table->half, steps + u * pairs);
+      LoadUnit<E, kInterleaved>(scratch.phases + at, args.table->half, TokenWords,
+                                phases + 2 * u * pairs);
+      LoadUnit<E, kInterleaved>(scratch.steps + at, args.table->half, StepWords,
+                                steps + 2 * u * pairs);
     }
     auto* row = rows + kColumns * i;
     for (int64_t t = 0; t < count; ++t, row += stride) {
       for (int64_t u = 0; u < kUnits; ++u) {
-        PutUnit<E, kInterleaved, kStream>(block, phases + u * pairs, steps + u * pairs,
+        PutUnit<E, kInterleaved, kStream>(block, phases + 2 * u * pairs, steps + 2 * u * pairs,
                                           row + kColumns * u * pairs);
       }
     }

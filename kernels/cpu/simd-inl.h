@@ -45,6 +45,7 @@ using Vf = hn::Vec<Df>;
 using Vd = hn::Vec<Dd>;
 using Vu32 = hn::Vec<Du32>;
 using Vu64 = hn::Vec<Du64>;
+using Vi32 = hn::Vec<Di32>;
 
 // The same vector, of which the compiler does not know how it came about. It would make constants
 // anew in every step of a loop, and load a vector again for each of its uses.
@@ -203,31 +204,67 @@ HWY_INLINE void AddPhases(const uint64_t* a, const uint64_t* b, int64_t count, u
 // `yes` where bit 30 of v is set, else `no`.
 HWY_INLINE Vu32 IfBit30(Vu32 v, Vu32 yes, Vu32 no) {
   const Du32 du;
-#if HWY_TARGET == HWY_AVX2  // blends by the upper bit of each lane
-  const Di32 di;
-  return hn::BitCast(du, hn::IfNegativeThenElse(hn::BitCast(di, hn::ShiftLeft<1>(v)),
-                                                hn::BitCast(di, yes), hn::BitCast(di, no)));
+#if HWY_TARGET == HWY_AVX2
+  // A blend reads the top bit of each lane. GCC 12 would compare the vector with zero first,
+  // because two blends read it.
+  const auto top = hn::ShiftLeft<1>(v);
+  Vu32 out;
+  __asm__("vblendvps %3, %2, %1, %0" : "=x"(out.raw) : "x"(no.raw), "x"(yes.raw), "x"(top.raw));
+  return out;
 #else
   return hn::IfThenElse(hn::TestBit(v, hn::Set(du, 0x40000000u)), yes, no);
 #endif
 }
 
-// SinCos32 of phases in pair order: even[i] is pair 2i, odd[i] is pair 2i+1; lane k of the result
-// is pair k. The phases must have kSinCosOffset added. Does the same roundings with fewer
-// operations: g is h / 2 and w is z / 4, so the coefficients of w carry powers of 4. The middle
-// bits are placed below 2^-9, where they already have their value. The steps of sine and cosine
-// alternate, so that neither waits for its own previous step.
-HWY_INLINE void SinCosVector(Vu64 even, Vu64 odd, Vf& sin, Vf& cos) {
+// The phases of a vector of pairs in words: lane k is pair k. Those of a token have kSinCosOffset
+// added and the top bit of `low` flipped, which makes it the tail of SinCos32. Those of a step are
+// plain.
+struct PhaseWords {
+  Vu32 high;
+  Vi32 low;
+};
+
+// The phases of a step: even[i] is pair 2i, odd[i] is pair 2i+1.
+HWY_INLINE PhaseWords StepWords(Vu64 even, Vu64 odd) {
+  const Du32 du;
+  const auto even_32 = hn::BitCast(du, even);
+  const auto odd_32 = hn::BitCast(du, odd);
+  return {hn::OddEven(odd_32, hn::DupOdd(even_32)),
+          hn::BitCast(Di32(), hn::OddEven(hn::DupEven(odd_32), even_32))};
+}
+
+// The phases of a token. They must have kSinCosOffset added.
+HWY_INLINE PhaseWords TokenWords(Vu64 even, Vu64 odd) {
+  const auto words = StepWords(even, odd);
+  return {words.high, hn::Xor(words.low, hn::Set(Di32(), INT32_MIN))};
+}
+
+// The phases of the token that is a step further. A low word that has wrapped around is less than
+// it was, also with both top bits flipped.
+HWY_INLINE PhaseWords Advance(PhaseWords token, PhaseWords step) {
+  const Du32 du;
+  const auto low = hn::Add(token.low, step.low);
+  const auto high = hn::Add(token.high, step.high);
+  const auto carry = hn::RebindMask(du, hn::Lt(low, token.low));
+#if HWY_TARGET <= HWY_AVX3
+  return {hn::IfThenElse(carry, hn::Add(high, hn::Set(du, 1u)), high), low};
+#else
+  return {hn::Sub(high, hn::VecFromMask(du, carry)), low};
+#endif
+}
+
+// SinCos32 of a token. Does the same roundings with fewer operations: g is h / 2 and w is z / 4, so
+// the coefficients of w carry powers of 4. The middle bits are placed below 2^-9, where they
+// already have their value. The steps of sine and cosine alternate, so that neither waits for its
+// own previous step.
+HWY_INLINE void SinCosWords(PhaseWords token, Vf& sin, Vf& cos) {
   using namespace sincos32;
   const Df df;
   const Du32 du;
   const Di32 di;
-  const auto even_32 = hn::BitCast(du, even);
-  const auto odd_32 = hn::BitCast(du, odd);
-  const auto low = hn::OddEven(hn::DupEven(odd_32), even_32);
-  const auto high = hn::OddEven(odd_32, hn::DupOdd(even_32));
+  const auto high = token.high;
   const auto sign = hn::Set(du, 0x80000000u);
-  const auto l = hn::ConvertTo(df, hn::BitCast(di, hn::Xor(low, sign)));
+  const auto l = hn::ConvertTo(df, token.low);
   const auto head = hn::BitCast(di, hn::And(high, hn::Set(du, kHeadMask)));
   const auto head_f = hn::ConvertTo(df, head);
   const auto middle = hn::BitCast(
@@ -255,6 +292,10 @@ HWY_INLINE void SinCosVector(Vu64 even, Vu64 odd, Vf& sin, Vf& cos) {
   const auto c_bits = hn::Xor(hn::BitCast(du, c), negate);
   sin = hn::BitCast(df, IfBit30(high, c_bits, s_bits));
   cos = hn::BitCast(df, IfBit30(high, hn::Xor(s_bits, sign), c_bits));
+}
+
+HWY_INLINE void SinCosVector(Vu64 even, Vu64 odd, Vf& sin, Vf& cos) {
+  SinCosWords(TokenWords(even, odd), sin, cos);
 }
 
 // SinCos64 of each lane. The phases must have kSinCosOffset added.
