@@ -33,6 +33,10 @@ function(phasor_proto_library name)
   target_link_libraries(${name} PUBLIC protobuf::libprotobuf gRPC::grpc++
                         PRIVATE $<BUILD_INTERFACE:phasor_build_options>)
   phasor_optimise_for_size(${name})
+  if(PHASOR_SANITIZE)
+    # Of what protoc wrote, only the use of memory is looked at.
+    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
+  endif()
   # All files are one unit, which reads the headers once. Each has two variables of the same names.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON UNITY_BUILD_BATCH_SIZE 100
     UNITY_BUILD_UNIQUE_ID PHASOR_FILE

@@ -45,13 +45,13 @@ def load_generator():
 
 def unary_memory():
     """256 MiB in one call: at most 2.4 payloads resident, however many came before"""
-    out = command(BUILD / "tests/e2e/server_unary_memory_test", timeout=300)
+    out = command(BUILD / "tests/e2e/server_limits_test", "--gtest_filter=UnaryMemoryTest.*", timeout=300)
     return next(line for line in out.split("\n") if line.startswith("MEASURED")).removeprefix("MEASURED ")
 
 
 def slow_readers():
     """64 slow readers: resident at most base + budget + 10 %"""
-    out = command(BUILD / "tests/e2e/server_stream_memory_test", "--gtest_filter=*ReadersThatDoNotRead*", timeout=120)
+    out = command(BUILD / "tests/e2e/server_limits_test", "--gtest_filter=*ReadersThatDoNotRead*", timeout=120)
     base, _, peak = map(int, re.search(r"base (\d+), full (\d+), peak (\d+) MiB", out).groups())
     bound = (base + 256) * 1.1
     said = f"{peak} MiB, bound {bound:.0f} (base {base}, budget 256)"
@@ -63,7 +63,7 @@ def slow_readers():
 def overload():
     """Overload at twice capacity for 60 s: goodput and recovery at least 95 %, p99 at most 3 times the unloaded;
     refusals p99 < 5 ms; resident at most base + budget + 10 %"""
-    out = command("env", "PHASOR_OVERLOAD_SECONDS=60", BUILD / "tests/e2e/server_overload_test", timeout=200)
+    out = command("env", "PHASOR_OVERLOAD_SECONDS=60", BUILD / "tests/e2e/server_limits_test", "--gtest_filter=OverloadTest.*", timeout=200)
     said = next(line for line in out.split("\n") if line.startswith("capacity"))
     reached = re.search(r"goodput ([\d.]+), recovery ([\d.]+), p99 ([\d.]+) times the unloaded; refused in ([\d.]+) ms", out)
     goodput, recovery, slower, refused = map(float, reached.groups())
@@ -164,6 +164,6 @@ CHECKS = [
 ]
 
 if __name__ == "__main__":
-    targets = ["phasor", "phasor-server", "server_memory_test", "server_api_test", "e2e_client_test", "server_e2e_test", "server_stream_memory_test", "server_unary_memory_test", "server_overload_test", "fleet_test"]
+    targets = ["phasor", "phasor-server", "server_memory_test", "server_api_test", "e2e_client_test", "server_e2e_test", "server_limits_test", "fleet_test"]
     subprocess.run(["cmake", "--build", BUILD, "--target", *targets], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     acceptance.run(TOPIC, CHECKS)

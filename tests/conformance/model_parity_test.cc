@@ -29,7 +29,7 @@ namespace {
 using nlohmann::json;
 using testing::Tensor;
 
-const json& Cases() {
+const json& LayerCases() {
   static const json& cases = *new json([] {
     const char* const live = std::getenv("PHASOR_MODEL_PARITY");
     return json::parse(std::ifstream(
@@ -62,7 +62,7 @@ std::vector<ParityArithmetic> KnownSteps() {
           Steps(kFloat32, kModel), Steps(kFloat32, kFloat64), Steps(kFloat64, kFloat64)};
 }
 
-Spec SpecOf(const json& golden) {
+Spec SpecOfLayer(const json& golden) {
   Spec spec;
   spec.config_json = golden["config"].dump();
   spec.head_dim = golden["head_dim"].get<int64_t>();
@@ -157,7 +157,7 @@ TEST(ModelParityTest, AttentionLayersRotateToTheBitsOfUpstream) {
   std::map<std::string, Difference> classes;
   std::set<std::string> refused, failed;
   std::map<std::string, json> inv_freq;
-  for (const json& golden : Cases()) {
+  for (const json& golden : LayerCases()) {
     const std::string name = golden["name"];
     if (golden.contains("failure")) {
       failed.insert(name);
@@ -167,7 +167,7 @@ TEST(ModelParityTest, AttentionLayersRotateToTheBitsOfUpstream) {
     if (golden["dtype"] == "FLOAT32") continue;
     SCOPED_TRACE(name + " in " + golden["dtype"].get<std::string>());
     if (golden.contains("inv_freq")) inv_freq[name] = golden["inv_freq"];
-    Spec spec = SpecOf(golden);
+    Spec spec = SpecOfLayer(golden);
     spec.precision = Precision::kParity;
     // The class's own steps, if its table has them; else the ones that give upstream's bits.
     std::vector<Difference> found;
@@ -216,10 +216,10 @@ TEST(ModelParityTest, AttentionLayersRotateToTheBitsOfUpstream) {
 
 TEST(ModelParityTest, AttentionLayersInFloat32AreWithinUpstreamsRounding) {
   int compared = 0;
-  for (const json& golden : Cases()) {
+  for (const json& golden : LayerCases()) {
     if (golden.contains("failure") || golden["dtype"] != "FLOAT32") continue;
     SCOPED_TRACE(golden["name"].get<std::string>());
-    const auto y = Rotate(golden, SpecOf(golden), json::array());
+    const auto y = Rotate(golden, SpecOfLayer(golden), json::array());
     if (!y.ok()) continue;  // named by the other test
     double furthest = 0;
     for (const json& row : golden["positions"]) {

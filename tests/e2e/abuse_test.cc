@@ -37,13 +37,13 @@ using testing::FrameType;
 using testing::IsClosed;
 using testing::kEndHeaders;
 using testing::kHello;
+using testing::kMiB;
 using testing::MemoryOf;
 using testing::NewChannel;
 using testing::Replica;
 using testing::Send;
 using v1::PositionEmbeddingService;
 
-constexpr int64_t kMiB = 1 << 20;
 // That a call over a new connection is answered. Prints how soon: the target is 5 s.
 void ExpectServes(const Replica& server, const char* when) {
   testing::TestContext context;

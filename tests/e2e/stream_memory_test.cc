@@ -22,11 +22,11 @@
 namespace phasor {
 namespace {
 
+using testing::kMiB;
 using testing::LargeRopeAt;
 using testing::LargeRopePayload;
 using v1::PositionEmbeddingService;
 
-constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kTokenBytes = testing::kLargeTokenBytes;
 
 class ServerProcess : public testing::Subprocess {

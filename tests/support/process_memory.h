@@ -12,6 +12,8 @@
 
 namespace phasor::testing {
 
+inline constexpr int64_t kMiB = int64_t{1} << 20;
+
 // A line of /proc/<pid>/status, in bytes: VmRSS (resident now), VmHWM (at most so far).
 inline int64_t MemoryOf(pid_t pid, const std::string& name) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");

@@ -28,14 +28,12 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-using Outcome = testing::ShellOutcome;
-
-Outcome Bench(const std::string& arguments) {
+testing::ShellOutcome Bench(const std::string& arguments) {
   return testing::RunShell(PHASOR_BINARY " bench " + arguments);
 }
 
 nlohmann::json BenchJson(const std::string& arguments) {
-  const Outcome run = Bench(arguments + " --json");
+  const testing::ShellOutcome run = Bench(arguments + " --json");
   EXPECT_EQ(run.status, 0) << run.text;
   return nlohmann::json::parse(run.text, nullptr, false);
 }
@@ -178,7 +176,8 @@ TEST(BenchCommandErrorsTest, WhatIsWrongIsSaid) {
   EXPECT_EQ(Bench("--preset transformer --dim 4 --concurrency 0").status, 2);
   EXPECT_THAT(Bench("--preset llama-2 --tokens 1000000000000 --heads 1000000").text,
               StartsWith("phasor: INVALID_ARGUMENT: --tokens"));
-  const Outcome nobody = Bench("--preset transformer --dim 4 --server unix:/nonexistent");
+  const testing::ShellOutcome nobody =
+      Bench("--preset transformer --dim 4 --server unix:/nonexistent");
   EXPECT_EQ(nobody.status, 1);
   EXPECT_THAT(nobody.text, StartsWith("phasor: UNAVAILABLE"));
 }
