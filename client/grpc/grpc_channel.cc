@@ -39,9 +39,9 @@ class AlarmTimer final : public Timer {
     };
     auto* const wait = new Wait{.then = std::move(then)};
     wait->alarm.Set(WallTimeAfter(delay), [wait](bool) {
-      auto then = std::move(wait->then);
+      auto next = std::move(wait->then);
       delete wait;  // the alarm keeps this function, so the function must not keep the alarm
-      then();
+      next();
     });
   }
 };
