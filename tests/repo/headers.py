@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every header below a folder (`.`: all) compiles alone: `headers.py FOLDER COMPILER [FLAG...]`. With
--I<generated> wire headers are found.
+"""Checks that every header compiles alone: `headers.py sources|tests COMPILER [FLAG...]`. With -I<generated> wire
+headers are found. `tests`: the headers below tests/; `sources`: all others.
 
 A source that includes its own header first proves this where each source is compiled alone (preset
 dev, `./dev test --full`), so those headers are not checked again. Tests do not count, because
@@ -41,8 +41,8 @@ def shown_by_a_source(files):
 def main():
     files = tree.load()
     shown = shown_by_a_source(files)
-    below = "" if sys.argv[1] == "." else sys.argv[1] + "/"
-    headers = [p for p in files if p.endswith(".h") and p not in shown and p.startswith(below)]
+    of_tests = {"sources": False, "tests": True}[sys.argv[1]]
+    headers = [p for p in files if p.endswith(".h") and p not in shown and p.startswith("tests/") == of_tests]
     found = check(sys.argv[2:], tree.ROOT, headers)
     print("\n".join(found) or f"{len(headers)} headers compile alone, {len(shown)} more are the first include of a source")
     sys.exit(1 if found else 0)
