@@ -113,7 +113,7 @@ struct SlowReader {
 TEST(StreamMemoryTest, ReadersThatDoNotReadHoldLittleMoreThanTheByteBudget) {
   constexpr int kReaders = 64;
   static constexpr int kItems = 40;
-  constexpr int64_t kBudget = 256 * kMiB;
+  constexpr int64_t kByteBudget = 256 * kMiB;
   constexpr int64_t kTokens = 16;  // 256 KiB
   const ServerProcess server({"--max-inflight-bytes=256MiB", "--stream-window-bytes=64KiB"});
   const auto stub = server.Connect();
@@ -166,7 +166,7 @@ TEST(StreamMemoryTest, ReadersThatDoNotReadHoldLittleMoreThanTheByteBudget) {
               static_cast<long>(full / kMiB), static_cast<long>(peak / kMiB));
   // What gRPC has received of the next messages, and the blocks of memory that it shares between
   // messages, come beside the budget.
-  EXPECT_LE(peak, (base + kBudget) * 11 / 10);
+  EXPECT_LE(peak, (base + kByteBudget) * 11 / 10);
 }
 
 }  // namespace
