@@ -8,6 +8,7 @@
 #include <new>
 
 #include "absl/container/inlined_vector.h"
+#include "hwy/cache_control.h"
 #include "kernels/cpu/move.h"
 #include "kernels/cpu/rotary_args.h"
 #include "kernels/cpu/table_jobs.h"
@@ -238,6 +239,7 @@ class CpuBackend final : public Backend {
       if (job.add_to != nullptr) args.add_to = job.add_to + row * job.add_to_row_bytes;
       encode_(args);
     }
+    if (args.stream) hwy::FlushStream();  // for the threads that read the output
   }
 
   void RunRotary(const RotaryJob& job, int64_t first, int64_t count) const {

@@ -12,8 +12,10 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/encode.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must follow foreach_target.h, which includes this file once per target.
+#include "kernels/cpu/elements-inl.h"
 #include "kernels/cpu/encode_block-inl.h"
 #include "kernels/cpu/encode_lines-inl.h"
+#include "kernels/cpu/memory-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,9 +28,19 @@ void EncodeRows(const EncodeArgs& args) { reference::Encode(args); }
 
 #else
 
-// Rows for which one vector of pairs is computed before the next vector. Fewer rows let
-// non-temporal stores fill pages better; more rows compute the phases of a first row less often.
-constexpr int64_t kSteppingTile = 64;
+// Rows for which one vector of pairs is computed before the next vector. More rows compute the
+// phases of a first row less often, but fewer are written past the caches at up to 1.6 times the
+// speed. 16-bit floats take too long to compute for that to matter.
+HWY_INLINE int64_t SteppingTile(const EncodeArgs& args) {
+  return args.stream && args.dtype == Dtype::kFloat32 ? 32 : 64;
+}
+
+// Fetches the pages of rows [first, first + count), which are written past the caches after others.
+// Those after the last row of a call are another call's, or nobody's, which does no harm.
+HWY_INLINE void FetchNextRows(const EncodeArgs& args, int64_t first, int64_t count) {
+  if (args.out_row_bytes != args.layout->width * SizeOf(args.dtype)) return;
+  FetchPagesIn(args.out + first * args.out_row_bytes, count * args.out_row_bytes);
+}
 
 // out = scale * add_to + row for rows [first, first + count), in the element type. `stream`,
 // without add_to only: whether to write past the caches.
@@ -215,10 +227,11 @@ void EncodeRows(const EncodeArgs& args) {
   const bool stream_rows = args.stream && !lines && !stream_columns && CanStreamRows(args);
   const bool direct = columns && !stream_rows;
   const int64_t tile = !stepping         ? EncodeTile(*args.table)
-                       : lines || direct ? kSteppingTile
+                       : lines || direct ? SteppingTile(args)
                                          : EncodeRowsAtOnce(*args.table);
   for (int64_t first = 0, count; first < args.rows; first += count) {
     count = HWY_MIN(tile, args.rows - first);
+    if (args.stream) FetchNextRows(args, first + count, count);
     if (stepping) {
       RowPhases(*args.table, args.positions + first * args.axes, kSinCosOffset, scratch.phases);
     } else {
@@ -242,7 +255,6 @@ void EncodeRows(const EncodeArgs& args) {
       FinishTile(args, first, count, stream_rows, rows);
     }
   }
-  if (args.stream) hwy::FlushStream();
 }
 
 #endif  // PHASOR_SCALAR_TARGET

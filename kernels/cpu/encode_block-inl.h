@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/cpu/memory-inl.h"
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/ops/encode.h"
 
@@ -143,8 +144,23 @@ HWY_INLINE void PutColumn(const Column& column, Vf sin, Vf cos, int64_t at) {
   }
 }
 
+// Fetches what the next vector of pairs writes to a row. Other rows come in between: a processor
+// foresees writes to a few places, not to one in each of 64 rows.
+template <Emit kEmit, Layout kLayout>
+HWY_INLINE void FetchNextColumn(const Column& column, int64_t at) {
+  if constexpr (kEmit == Emit::kStore) {
+    constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(Df()));
+    constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(float));
+    constexpr int64_t kWritten = kLayout == Layout::kInterleaved ? 2 * kLanes : kLanes;
+    const int64_t next = at + HWY_MAX(kWritten, kLine);
+    for (int64_t i = 0; i < kWritten; i += kLine) FetchToWrite(column.first + next + i);
+    if constexpr (kLayout == Layout::kApart) FetchToWrite(column.second + next);
+  }
+}
+
 template <Emit kEmit, Layout kLayout, bool kScaled>
 HWY_INLINE void EmitVector(PhaseWords phases, Vf amplitude, const Column& column, int64_t at) {
+  FetchNextColumn<kEmit, kLayout>(column, at);
   Vf sin, cos;
   SinCosWords(phases, sin, cos);
   if constexpr (kScaled) {
@@ -308,13 +324,12 @@ HWY_INLINE bool CanStep(const EncodeArgs& args) {
 // line that is written in two pieces, with other rows between them, takes two to seven times as
 // long. Two vectors with sines and cosines side by side do. CanEmitLines says what else can.
 HWY_INLINE bool CanStreamColumns(const EncodeArgs& args) {
-  constexpr uintptr_t kLineBytes = 64;
-  if (2 * hn::Lanes(Df()) * sizeof(float) < kLineBytes) return false;
-  uintptr_t bits =
-      reinterpret_cast<uintptr_t>(args.out) | static_cast<uintptr_t>(args.out_row_bytes);
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  if (2 * static_cast<int64_t>(hn::Lanes(Df())) * kFloat < kLineBytes) return false;
+  int64_t bits = reinterpret_cast<intptr_t>(args.out) | args.out_row_bytes;
   for (const EncodeBlock& block : args.layout->blocks) {
     if (block.accumulate || LayoutOf(args, block) != Layout::kInterleaved) return false;
-    bits |= static_cast<uintptr_t>(HWY_MIN(block.sin_begin, block.cos_begin)) * sizeof(float);
+    bits |= HWY_MIN(block.sin_begin, block.cos_begin) * kFloat;
   }
   return bits % kLineBytes == 0;
 }

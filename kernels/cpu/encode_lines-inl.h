@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the sines and cosines of blocks of pairs to rows of a constant step, whole cache lines at
-// a time. For 16-bit floats, which need no f32 rows in between then, and for f32 rows past the
-// caches. Compiled per target, like kernels/cpu/simd-inl.h; included by kernels/cpu/encode.cc.
+// a time. For 16-bit floats, which need no f32 rows in between then, and for f32 rows whose sines
+// and cosines lie apart. Compiled per target, like kernels/cpu/simd-inl.h; included by
+// kernels/cpu/encode.cc.
 #if defined(PHASOR_KERNELS_CPU_ENCODE_LINES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASOR_KERNELS_CPU_ENCODE_LINES_INL_H_
 #undef PHASOR_KERNELS_CPU_ENCODE_LINES_INL_H_
@@ -11,7 +12,9 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/elements-inl.h"
 #include "kernels/cpu/encode_block-inl.h"
+#include "kernels/cpu/memory-inl.h"
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/ops/encode.h"
 
@@ -20,8 +23,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace phasor::cpu {
 namespace HWY_NAMESPACE {
-
-constexpr int64_t kLineBytes = 64;
 
 // How two vectors are written. kDealt: their lanes take turns; else the second follows the first.
 struct LineF32 {
@@ -101,17 +102,32 @@ HWY_INLINE void StepVector(uint32_t* phases, const uint32_t* step, Vf& sin, Vf& 
   StoreWords(Advance(words, WordsAt(step)), phases);
 }
 
+// The order of a block's columns.
+enum class Order { kApart, kSinFirst, kCosFirst };
+
+HWY_INLINE Order OrderOf(const EncodeBlock& block, Layout layout) {
+  if (layout != Layout::kInterleaved) return Order::kApart;
+  return block.sin_begin < block.cos_begin ? Order::kSinFirst : Order::kCosFirst;
+}
+
+// Where they begin. A copy, which stays in registers: the compiler takes writes of vectors for
+// writes to anything.
+struct LineColumns {
+  int64_t first;   // of the sines, or of both
+  int64_t second;  // kApart: of the cosines; -1: there are none
+};
+
 // Writes a unit of a row and advances its phases.
-template <typename E, bool kInterleaved, bool kStream>
-HWY_INLINE void PutUnit(const EncodeBlock& block, uint32_t* phases, const uint32_t* steps,
+template <typename E, Order kOrder, bool kStream>
+HWY_INLINE void PutUnit(LineColumns columns, uint32_t* phases, const uint32_t* steps,
                         typename E::T* row) {
   Vf sin, cos;
   StepVector(phases, steps, sin, cos);
-  if constexpr (kInterleaved) {
+  if constexpr (kOrder != Order::kApart) {
     const Df d;
-    const bool sin_first = block.sin_begin < block.cos_begin;
-    const auto a = sin_first ? sin : cos, b = sin_first ? cos : sin;
-    auto* const p = row + HWY_MIN(block.sin_begin, block.cos_begin);
+    constexpr bool kSinFirst = kOrder == Order::kSinFirst;
+    const auto a = kSinFirst ? sin : cos, b = kSinFirst ? cos : sin;
+    auto* const p = row + columns.first;
     E::kDealt
         ? E::template Store<kStream>(a, b, p)
         : E::template Store<kStream>(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b), p);
@@ -119,19 +135,22 @@ HWY_INLINE void PutUnit(const EncodeBlock& block, uint32_t* phases, const uint32
     Vf sin2, cos2;
     const size_t vector = 2 * hn::Lanes(Df());
     StepVector(phases + vector, steps + vector, sin2, cos2);
-    E::template Store<kStream>(sin, sin2, row + block.sin_begin);
-    if (block.cos_begin >= 0) E::template Store<kStream>(cos, cos2, row + block.cos_begin);
+    E::template Store<kStream>(sin, sin2, row + columns.first);
+    if (columns.second >= 0) E::template Store<kStream>(cos, cos2, row + columns.second);
   }
 }
 
 // Writes a block of `count` rows, the first of which is at `rows`, `stride` elements from the next.
-template <typename E, bool kInterleaved, bool kStream>
+template <typename E, Order kOrder, bool kStream>
 HWY_NOINLINE void EmitBlockLines(const EncodeArgs& args, const EncodeBlock& block,
                                  const EncodeScratch& scratch, int64_t count,
                                  typename E::T* HWY_RESTRICT rows, int64_t stride) {
   constexpr int64_t kUnits = LineUnits(sizeof(typename E::T));
+  constexpr bool kInterleaved = kOrder != Order::kApart;
   constexpr int64_t kColumns = kInterleaved ? 2 : 1;
   const int64_t pairs = UnitPairs(kInterleaved);
+  const LineColumns columns = {kOrder == Order::kCosFirst ? block.cos_begin : block.sin_begin,
+                               block.cos_begin};
   HWY_ALIGN uint32_t phases[kUnits * 4 * hn::MaxLanes(Df())];
   HWY_ALIGN uint32_t steps[kUnits * 4 * hn::MaxLanes(Df())];
   for (int64_t i = 0; i < block.pairs; i += kUnits * pairs) {
@@ -144,23 +163,29 @@ HWY_NOINLINE void EmitBlockLines(const EncodeArgs& args, const EncodeBlock& bloc
     }
     auto* row = rows + kColumns * i;
     for (int64_t t = 0; t < count; ++t, row += stride) {
+      if constexpr (!kStream) {  // as FetchNextColumn does
+        const auto* next = row + kColumns * kUnits * pairs;
+        FetchToWrite(next + columns.first);
+        if (!kInterleaved && columns.second >= 0) FetchToWrite(next + columns.second);
+      }
       for (int64_t u = 0; u < kUnits; ++u) {
-        PutUnit<E, kInterleaved, kStream>(block, phases + 2 * u * pairs, steps + 2 * u * pairs,
-                                          row + kColumns * u * pairs);
+        PutUnit<E, kOrder, kStream>(columns, phases + 2 * u * pairs, steps + 2 * u * pairs,
+                                    row + kColumns * u * pairs);
       }
     }
   }
 }
 
 // Whether rows of a constant step can be written so: nothing is added or multiplied, and lines fill
-// each block. With `stream`, lines also begin where those of the cache do. f32 rows in the caches,
-// and those whose sines and cosines stand side by side, are written as fast by EmitBlock.
+// each block. With `stream`, lines also begin where those of the cache do. f32 rows are written as
+// fast by EmitBlock if it fills lines, too.
 HWY_INLINE bool CanEmitLines(const EncodeArgs& args) {
   const int64_t element_bytes = SizeOf(args.dtype);
   const bool f32 = args.dtype == Dtype::kFloat32;
   if (args.add_to != nullptr || static_cast<float>(args.amplitude) != 1.0f) return false;
-  if (args.out_row_bytes % element_bytes != 0 || (f32 && !args.stream)) return false;
-  int64_t bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(args.out)) | args.out_row_bytes;
+  if (args.out_row_bytes % element_bytes != 0) return false;
+  if (f32 && !args.stream && hn::Lanes(Df()) * sizeof(float) >= kLineBytes) return false;
+  int64_t bits = reinterpret_cast<intptr_t>(args.out) | args.out_row_bytes;
   for (const EncodeBlock& block : args.layout->blocks) {
     const Layout layout = LayoutOf(args, block);
     const bool interleaved = layout == Layout::kInterleaved;
@@ -180,13 +205,17 @@ void EmitLines(const EncodeArgs& args, const EncodeScratch& scratch, int64_t fir
   auto* const rows = reinterpret_cast<T*>(args.out + first * args.out_row_bytes);
   const int64_t stride = args.out_row_bytes / static_cast<int64_t>(sizeof(T));
   for (const EncodeBlock& block : args.layout->blocks) {
-    if constexpr (sizeof(T) == 2) {
-      if (LayoutOf(args, block) == Layout::kInterleaved) {
-        EmitBlockLines<E, true, kStream>(args, block, scratch, count, rows, stride);
-        continue;
+    const Order order = OrderOf(block, LayoutOf(args, block));
+    if constexpr (sizeof(T) == 2) {  // CanEmitLines
+      if (order == Order::kSinFirst) {
+        EmitBlockLines<E, Order::kSinFirst, kStream>(args, block, scratch, count, rows, stride);
+      } else if (order == Order::kCosFirst) {
+        EmitBlockLines<E, Order::kCosFirst, kStream>(args, block, scratch, count, rows, stride);
       }
     }
-    EmitBlockLines<E, false, kStream>(args, block, scratch, count, rows, stride);
+    if (order == Order::kApart) {
+      EmitBlockLines<E, Order::kApart, kStream>(args, block, scratch, count, rows, stride);
+    }
   }
   ZeroPadding(*args.layout, count, rows, stride);
 }
@@ -194,7 +223,8 @@ void EmitLines(const EncodeArgs& args, const EncodeScratch& scratch, int64_t fir
 HWY_INLINE void EmitLines(const EncodeArgs& args, const EncodeScratch& scratch, int64_t first,
                           int64_t count) {
   if (args.dtype == Dtype::kFloat32) {
-    EmitLines<LineF32, true>(args, scratch, first, count);
+    args.stream ? EmitLines<LineF32, true>(args, scratch, first, count)
+                : EmitLines<LineF32, false>(args, scratch, first, count);
   } else if (args.dtype == Dtype::kFloat16) {
     args.stream ? EmitLines<LineF16, true>(args, scratch, first, count)
                 : EmitLines<LineF16, false>(args, scratch, first, count);

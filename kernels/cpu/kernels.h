@@ -27,6 +27,8 @@ std::string_view Name(Target target);
 const std::vector<Target>& RunnableTargets();
 
 // The kernels of one target, which must be one of RunnableTargets().
+// Encode's leaves it to the caller to call hwy::FlushStream() after it wrote past the caches
+// (args.stream), before other threads read.
 EncodeKernel GetEncode(Target target);
 RotaryKernel GetRotary(Target target);
 

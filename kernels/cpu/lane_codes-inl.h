@@ -8,6 +8,8 @@
 #define PHASOR_KERNELS_CPU_LANE_CODES_INL_H_
 #endif
 
+#include "kernels/cpu/elements-inl.h"
+#include "kernels/cpu/memory-inl.h"
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/math/key_blocks.h"
 

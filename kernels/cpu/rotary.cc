@@ -9,6 +9,8 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/rotary.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must follow foreach_target.h, which includes this file once per target.
+#include "kernels/cpu/elements-inl.h"
+#include "kernels/cpu/memory-inl.h"
 #include "kernels/cpu/rotary_tables-inl.h"
 #include "kernels/cpu/rotate_head-inl.h"
 #include "kernels/cpu/rotate_keys-inl.h"

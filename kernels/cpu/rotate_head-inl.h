@@ -12,6 +12,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/cpu/elements-inl.h"
+#include "kernels/cpu/memory-inl.h"
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/ops/rotary.h"
 

@@ -12,7 +12,9 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/cpu/elements-inl.h"
 #include "kernels/cpu/key_rows-inl.h"
+#include "kernels/cpu/memory-inl.h"
 #include "kernels/cpu/q8_blocks-inl.h"
 #include "kernels/cpu/rotary_tables-inl.h"
 #include "kernels/cpu/rotate_head-inl.h"
@@ -150,12 +152,11 @@ void RotateBlockKeys(const RotaryArgs& args, const Scratch& scratch,
 #if HWY_ARCH_X86
 // Writes bytes past the caches, whole lines at a time. x is as far from the start of a line as y.
 HWY_INLINE void StreamBytes(const std::byte* x, int64_t bytes, std::byte* y) {
-  constexpr uintptr_t kLineBytes = 64;
   const hn::FixedTag<uint8_t, 32> d;  // all targets here have these
-  const auto line = [&](uintptr_t end) { return end / kLineBytes * kLineBytes; };
-  const auto begin = reinterpret_cast<uintptr_t>(y);
-  const auto first = static_cast<int64_t>(line(begin + kLineBytes - 1) - begin);
-  const auto last = static_cast<int64_t>(line(begin + static_cast<uintptr_t>(bytes)) - begin);
+  const auto begin = reinterpret_cast<intptr_t>(y);
+  const auto line = [&](int64_t end) { return (begin + end) / kLineBytes * kLineBytes - begin; };
+  const int64_t first = line(kLineBytes - 1);
+  const int64_t last = line(bytes);
   if (first > 0) std::memcpy(y, x, static_cast<size_t>(first));
   for (int64_t i = first; i < last; i += 32) {
     hn::Stream(hn::Load(d, reinterpret_cast<const uint8_t*>(x + i)), d,

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/cpu/elements-inl.h"
+#include "kernels/cpu/memory-inl.h"
 #include "kernels/cpu/rotary_tables-inl.h"
 #include "kernels/cpu/rotate_head-inl.h"
 #include "kernels/cpu/simd-inl.h"
@@ -23,8 +25,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace phasor::cpu {
 namespace HWY_NAMESPACE {
-
-constexpr int64_t kPageBytes = 4096;
 
 // Rows of heads that share tables, from the first lane that rotates.
 struct HeadRows {
@@ -38,7 +38,6 @@ struct HeadRows {
 
 // Fetches lanes into the second cache: the first has few places for lines that are on their way.
 HWY_INLINE void Fetch(const std::byte* lanes, int64_t bytes) {
-  constexpr int64_t kLineBytes = 64;
   for (int64_t i = 0; i < bytes; i += kLineBytes)
     __builtin_prefetch(lanes + i, /*rw=*/0, /*locality=*/2);
 }

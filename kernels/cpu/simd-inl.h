@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building blocks for each SIMD target: phases of a row, sine and cosine, conversions of narrow
-// floats. Every function does the operations of its scalar definition (kernels/math/sincos.h,
-// kernels/math/convert.h) in the same order, so vectors and scalars agree bit for bit.
+// Building blocks for each SIMD target: phases of a row, sine and cosine. Every function does the
+// operations of its scalar definition (kernels/math/phase.h, kernels/math/sincos.h) in the same
+// order, so vectors and scalars agree bit for bit.
 //
 // kernels/cpu/*.cc include this once per SIMD target. It is empty on targets without vectors.
 #if defined(PHASOR_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -13,10 +13,8 @@
 
 #include <cstdint>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/base/dtype.h"
-#include "kernels/math/convert.h"
 #include "kernels/math/phase.h"
 #include "kernels/math/sincos.h"
 #include "kernels/plan/plan.h"
@@ -64,45 +62,6 @@ HWY_INLINE Vu64 AlternateHalves(Vu64 v) {
   HWY_ALIGN uint64_t from[hn::MaxLanes(Du64())];
   for (uint64_t i = 0; i < lanes; ++i) from[i] = i / 2 + i % 2 * (lanes / 2);
   return hn::TableLookupLanes(v, hn::SetTableIndices(d, from));
-}
-
-// Stores past the caches -------------------------------------------------------------------------
-
-// Where vectors that are written past the caches may begin. NumPy's arrays begin at such places.
-constexpr uintptr_t kStreamBytes = 16;
-
-HWY_INLINE bool CanStreamAt(uintptr_t bits) { return bits % kStreamBytes == 0; }
-
-// Writes a vector past the caches, in pieces of kStreamBytes.
-template <class D>
-HWY_INLINE void StreamPieces(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
-  if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) <= kStreamBytes) {
-    hn::Stream(v, d, p);
-  } else {
-    const hn::Half<D> half;
-    StreamPieces(hn::LowerHalf(half, v), half, p);
-    StreamPieces(hn::UpperHalf(half, v), half, p + hn::Lanes(half));
-  }
-}
-
-// Writes a vector past the caches: at once if p is a multiple of its size, else in pieces.
-template <class D>
-HWY_INLINE void StreamTo(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
-  constexpr uintptr_t kBytes = hn::MaxLanes(D()) * sizeof(hn::TFromD<D>);
-  if (reinterpret_cast<uintptr_t>(p) % kBytes == 0) {
-    hn::Stream(v, d, p);
-  } else {
-    StreamPieces(v, d, p);
-  }
-}
-
-template <bool kStream, class D>
-HWY_INLINE void Put(hn::Vec<D> v, D d, hn::TFromD<D>* p) {
-  if constexpr (kStream) {
-    StreamTo(v, d, p);
-  } else {
-    hn::StoreU(v, d, p);
-  }
 }
 
 // Phases ------------------------------------------------------------------------------------------
@@ -330,163 +289,6 @@ HWY_INLINE void SinCosVector(Vu64 phase, Vd& sin, Vd& cos) {
   const auto cos_sign = hn::BitCast(df, hn::And(hn::Xor(p, shifted), one_bit));
   sin = hn::Xor(hn::IfThenElse(swap, c, s), sin_sign);
   cos = hn::Xor(hn::IfThenElse(swap, s, c), cos_sign);
-}
-
-// 16-bit floats -----------------------------------------------------------------------------------
-
-// Rounds f32 to the upper 16 bits, to nearest even, in the upper half of each lane; the lower half
-// is garbage. NaNs stay NaNs: here they come from bfloat16 inputs and so have a zero lower half,
-// and the carry cannot leave the payload.
-HWY_INLINE Vu32 RoundToBFloat16(Vf v) {
-  const Du32 du;
-  const auto bits = hn::BitCast(du, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-  return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
-}
-
-// The same for two vectors, whose upper halves (`kept`) and lower ones (`cut`) are words. A number
-// rounds up if the half that is cut off exceeds 2^15, or equals it and the other half is odd: if
-// the cut half with that bit in its lowest place exceeds 2^15.
-using Du16 = hn::Repartition<uint16_t, Df>;
-HWY_INLINE Vu32 RoundHalves(hn::Vec<Du16> kept, hn::Vec<Du16> cut) {
-  const Du16 d;
-  const auto one = hn::Set(d, uint16_t{1});
-  const auto up = hn::Gt(hn::Or(cut, hn::And(kept, one)), hn::Set(d, uint16_t{0x8000}));
-#if HWY_TARGET <= HWY_AVX3
-  return hn::BitCast(Du32(), hn::IfThenElse(up, hn::Add(kept, one), kept));
-#else
-  return hn::BitCast(Du32(), hn::Sub(kept, hn::VecFromMask(d, up)));
-#endif
-}
-
-#if HWY_TARGET <= HWY_AVX3
-// Rounds a and b. Word i of the result is from the lane whose lower half is word places[i] of both
-// together.
-HWY_INLINE Vu32 RoundWords(Vf a, Vf b, const uint16_t* places) {
-  const Du16 d;
-  const auto low = hn::Load(d, places);
-  const auto high = hn::Or(low, hn::Set(d, uint16_t{1}));
-  const auto words = [&](hn::Vec<Du16> which) HWY_ATTR {
-    return hn::Vec<Du16>{_mm512_permutex2var_epi16(_mm512_castps_si512(a.raw), which.raw,
-                                                   _mm512_castps_si512(b.raw))};
-  };
-  return RoundHalves(words(high), words(low));
-}
-#endif
-
-// Rounds two vectors: `low` in the lower half of each word, `high` in the upper one.
-HWY_INLINE Vu32 PackBFloat16(Vf low, Vf high) {
-#if HWY_TARGET <= HWY_AVX3
-  HWY_ALIGN static constexpr uint16_t kPlaces[32] = {0,  32, 2,  34, 4,  36, 6,  38, 8,  40, 10,
-                                                     42, 12, 44, 14, 46, 16, 48, 18, 50, 20, 52,
-                                                     22, 54, 24, 56, 26, 58, 28, 60, 30, 62};
-  return RoundWords(low, high, kPlaces);
-#else
-  const Du32 du;
-  const Du16 d16;
-  const auto low_bits = hn::BitCast(du, low), high_bits = hn::BitCast(du, high);
-  return RoundHalves(
-      hn::OddEven(hn::BitCast(d16, high_bits), hn::BitCast(d16, hn::ShiftRight<16>(low_bits))),
-      hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(high_bits)), hn::BitCast(d16, low_bits)));
-#endif
-}
-
-// Rounds two vectors, one behind the other.
-HWY_INLINE Vu32 ConcatBFloat16(Vf first, Vf second) {
-#if HWY_TARGET <= HWY_AVX3
-  HWY_ALIGN static constexpr uint16_t kPlaces[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,
-                                                     22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42,
-                                                     44, 46, 48, 50, 52, 54, 56, 58, 60, 62};
-  return RoundWords(first, second, kPlaces);
-#else
-  const Df d;
-  return PackBFloat16(hn::ConcatEven(d, second, first), hn::ConcatOdd(d, second, first));
-#endif
-}
-
-// Each struct loads and stores Lanes(Df) elements as f32 (F64: Lanes(Dd) as f64), at any alignment.
-struct F32 {
-  using T = float;
-  static HWY_INLINE Vf Load(const T* p) { return hn::LoadU(Df(), p); }
-  static HWY_INLINE void Store(Vf v, T* p) { hn::StoreU(v, Df(), p); }
-};
-struct BF16 {
-  using T = uint16_t;
-  static HWY_INLINE Vf Load(const T* p) {
-    const hn::Rebind<uint16_t, Df> dh;
-    return hn::BitCast(Df(), hn::ShiftLeft<16>(hn::PromoteTo(Du32(), hn::LoadU(dh, p))));
-  }
-  static HWY_INLINE void Store(Vf v, T* p) {
-    const hn::Rebind<uint16_t, Df> dh;
-    const auto bits = hn::BitCast(Di32(), hn::ShiftRight<16>(RoundToBFloat16(v)));
-    hn::StoreU(hn::DemoteTo(dh, bits), dh, p);
-  }
-  // The even and the odd ones of two vectors of lanes.
-  static HWY_INLINE void LoadEvenOdd(const T* p, Vf& even, Vf& odd) {
-    const Du32 du;
-    const auto words = Opaque(hn::LoadU(du, reinterpret_cast<const uint32_t*>(p)));
-    even = hn::BitCast(Df(), hn::ShiftLeft<16>(words));
-    odd = hn::BitCast(Df(), hn::And(words, hn::Set(du, 0xFFFF0000u)));
-  }
-  template <bool kStream>
-  static HWY_INLINE void StoreEvenOdd(Vf even, Vf odd, T* p) {
-    Put<kStream>(PackBFloat16(even, odd), Du32(), reinterpret_cast<uint32_t*>(p));
-  }
-  // Two vectors, one behind the other.
-  static HWY_INLINE hn::Vec<Du16> Concat(Vf first, Vf second) {
-    return hn::BitCast(Du16(), ConcatBFloat16(first, second));
-  }
-};
-struct F16 {
-  using T = uint16_t;
-  static HWY_INLINE Vf Load(const T* p) {
-    const hn::Rebind<uint16_t, Df> dh;
-    const hn::Rebind<hwy::float16_t, Df> df16;
-    return hn::PromoteTo(Df(), hn::BitCast(df16, hn::LoadU(dh, p)));
-  }
-  static HWY_INLINE void Store(Vf v, T* p) {
-    const hn::Rebind<uint16_t, Df> dh;
-    const hn::Rebind<hwy::float16_t, Df> df16;
-    hn::StoreU(hn::BitCast(dh, hn::DemoteTo(df16, v)), dh, p);
-  }
-  // Two vectors, one behind the other.
-  static HWY_INLINE hn::Vec<Du16> Concat(Vf first, Vf second) {
-    const hn::Rebind<uint16_t, Df> dh;
-    const hn::Rebind<hwy::float16_t, Df> df16;
-    return hn::Combine(Du16(), hn::BitCast(dh, hn::DemoteTo(df16, second)),
-                       hn::BitCast(dh, hn::DemoteTo(df16, first)));
-  }
-};
-struct F64 {
-  using T = double;
-  static HWY_INLINE Vd Load(const T* p) { return hn::LoadU(Dd(), p); }
-  static HWY_INLINE void Store(Vd v, T* p) { hn::StoreU(v, Dd(), p); }
-};
-
-// 8-bit floats ------------------------------------------------------------------------------------
-
-// Writes Float8FromFloat(v) of every lane. The sum of a magnitude and a power of two has the
-// magnitude in units of the last place of its binade, rounded, in its lowest bits. A code is that
-// number plus the place of the binade. Only the lowest 8 bits of a word are kept, so what the power
-// and the exponent leave above them does not matter. Min returns its second argument for a NaN.
-HWY_INLINE void StoreFloat8(Vf v, const Float8Format& format, uint8_t* p) {
-  const Df d;
-  const Du32 du;
-  const hn::Rebind<uint8_t, Df> d8;
-  const int shift = static_cast<int>(format.shift);
-  const auto number = hn::Eq(v, v);
-  const auto magnitude = hn::Min(hn::Abs(v), hn::BitCast(d, hn::Set(du, format.largest)));
-  const auto binade =
-      hn::And(hn::BitCast(du, hn::Max(magnitude, hn::BitCast(d, hn::Set(du, format.min_normal)))),
-              hn::Set(du, 0x7F800000u));
-  const auto power = hn::BitCast(d, hn::Add(binade, hn::Set(du, format.shift << 23)));
-  const auto units = hn::BitCast(du, hn::Add(magnitude, power));
-  const auto place =
-      hn::Sub(hn::ShiftRightSame(binade, shift), hn::Set(du, format.min_normal >> format.shift));
-  const auto low = hn::Set(du, 0x7Fu);
-  const auto sign = hn::AndNot(low, hn::ShiftRight<24>(hn::BitCast(du, v)));
-  const auto code = hn::Or(hn::And(hn::Add(units, place), low), sign);
-  hn::StoreU(hn::TruncateTo(d8, hn::IfThenElse(hn::RebindMask(du, number), code, low)), d8, p);
 }
 
 }  // namespace HWY_NAMESPACE
