@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the sines and cosines of blocks of pairs to rows of a constant step, whole cache lines at
-// a time. For 16-bit floats, which need no f32 rows in between then, and for f32 rows whose sines
-// and cosines lie apart. Compiled per target, like kernels/cpu/simd-inl.h; included by
-// kernels/cpu/encode.cc.
+// a time. For 16-bit floats, which need no f32 rows in between then, and for f32 rows that
+// EmitBlock would write in pieces of lines. Compiled per target, like kernels/cpu/simd-inl.h;
+// included by kernels/cpu/encode.cc.
 #if defined(PHASOR_KERNELS_CPU_ENCODE_LINES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PHASOR_KERNELS_CPU_ENCODE_LINES_INL_H_
 #undef PHASOR_KERNELS_CPU_ENCODE_LINES_INL_H_
@@ -177,19 +177,20 @@ HWY_NOINLINE void EmitBlockLines(const EncodeArgs& args, const EncodeBlock& bloc
 }
 
 // Whether rows of a constant step can be written so: nothing is added or multiplied, and lines fill
-// each block. With `stream`, lines also begin where those of the cache do. f32 rows are written as
-// fast by EmitBlock if it fills lines, too.
+// each block. With `stream`, lines also begin where those of the cache do. Where a vector is a line,
+// EmitBlock is as fast for f32, except past the caches with sines and cosines apart.
 HWY_INLINE bool CanEmitLines(const EncodeArgs& args) {
   const int64_t element_bytes = SizeOf(args.dtype);
   const bool f32 = args.dtype == Dtype::kFloat32;
   if (args.add_to != nullptr || static_cast<float>(args.amplitude) != 1.0f) return false;
   if (args.out_row_bytes % element_bytes != 0) return false;
-  if (f32 && !args.stream && hn::Lanes(Df()) * sizeof(float) >= kLineBytes) return false;
+  const bool vectors_are_lines = f32 && hn::Lanes(Df()) * sizeof(float) >= kLineBytes;
   int64_t bits = reinterpret_cast<intptr_t>(args.out) | args.out_row_bytes;
   for (const EncodeBlock& block : args.layout->blocks) {
     const Layout layout = LayoutOf(args, block);
     const bool interleaved = layout == Layout::kInterleaved;
-    if (block.accumulate || layout == Layout::kAny || (f32 && interleaved)) return false;
+    if (block.accumulate || layout == Layout::kAny) return false;
+    if (vectors_are_lines && (interleaved || !args.stream)) return false;
     if (block.pairs % (LineUnits(element_bytes) * UnitPairs(interleaved)) != 0) return false;
     bits |=
         (interleaved ? HWY_MIN(block.sin_begin, block.cos_begin) : block.sin_begin) * element_bytes;
@@ -206,15 +207,12 @@ void EmitLines(const EncodeArgs& args, const EncodeScratch& scratch, int64_t fir
   const int64_t stride = args.out_row_bytes / static_cast<int64_t>(sizeof(T));
   for (const EncodeBlock& block : args.layout->blocks) {
     const Order order = OrderOf(block, LayoutOf(args, block));
-    if constexpr (sizeof(T) == 2) {  // CanEmitLines
-      if (order == Order::kSinFirst) {
-        EmitBlockLines<E, Order::kSinFirst, kStream>(args, block, scratch, count, rows, stride);
-      } else if (order == Order::kCosFirst) {
-        EmitBlockLines<E, Order::kCosFirst, kStream>(args, block, scratch, count, rows, stride);
-      }
-    }
     if (order == Order::kApart) {
       EmitBlockLines<E, Order::kApart, kStream>(args, block, scratch, count, rows, stride);
+    } else if (order == Order::kSinFirst) {
+      EmitBlockLines<E, Order::kSinFirst, kStream>(args, block, scratch, count, rows, stride);
+    } else {
+      EmitBlockLines<E, Order::kCosFirst, kStream>(args, block, scratch, count, rows, stride);
     }
   }
   ZeroPadding(*args.layout, count, rows, stride);

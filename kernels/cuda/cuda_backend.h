@@ -34,7 +34,7 @@ struct CudaBackendOptions {
   int64_t copied_bytes = int64_t{1} << 30;
   DeviceLifeOptions life = {};
   // Whether batches in host memory go to the device. The way there and back takes longer than the
-  // CPU does (docs/performance.md), so this is for those who want the CPU idle.
+  // CPU does (docs/cuda.md), so this is for those who want the CPU idle.
   bool host_tensors = true;
   // For tests and benchmarks: what the device fails is an error, and nobody computes it in its
   // place.
