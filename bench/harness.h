@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures a subject and its baselines side by side: each round runs each of them once, in turn, so
 // that other work of the machine affects all alike. Reports medians over the rounds.
-// docs/performance.md explains the rows.
+// docs/benchmarks.md explains the rows.
 #ifndef PHASOR_BENCH_HARNESS_H_
 #define PHASOR_BENCH_HARNESS_H_
 

@@ -116,7 +116,7 @@ def main():
         print(f"{name}: has a limit, but there is no such workload")
         failed = True
     if failed:
-        print("docs/performance.md, \"Instruction counts\", says how to find the cause, and when to raise a limit")
+        print("docs/benchmarks.md, \"Instruction counts\", says how to find the cause, and when to raise a limit")
     return 1 if failed else 0
 
 

@@ -3,7 +3,7 @@
 
 The keys are those of Llama-3.1-8B. Phasor moves all layers in one call of its Python package, and resolves the spec in it.
 Every peer has what it needs made beforehand: tables, graphs, positions. Its result is compared with Phasor's first.
-docs/performance.md explains the rows.
+docs/benchmarks.md explains the rows.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """peers.py SHIM OUT.json [--quick]: compares Phasor with numpy, onnxruntime, ggml and PyTorch on the same tensors.
 
-Every peer's result is compared with Phasor's before it is timed. docs/performance.md explains the rows.
+Every peer's result is compared with Phasor's before it is timed. docs/benchmarks.md explains the rows.
 """
 
 import dataclasses

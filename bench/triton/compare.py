@@ -3,7 +3,7 @@
 
 Triton's own clients call both: tritonclient and, if a Debian with a newer glibc can be set up for it,
 perf_analyzer. The servers run at the same time and are called in turn. Every answer is compared with
-Phasor's before it is timed. docs/performance.md explains the rows.
+Phasor's before it is timed. docs/benchmarks.md explains the rows.
 """
 
 import base64

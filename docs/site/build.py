@@ -22,7 +22,7 @@ SECTIONS = {
                "paged-cache", "tables-and-biases", "errors"),
     "Run it": ("configuration", "operations", "security", "reliability", "metrics", "tracing", "top", "runbooks", "capacity", "packages", "images", "kubernetes",
                "replicas"),
-    "How and why": ("numerics", "performance", "cuda", "newer-grpc", "compatibility"),
+    "How and why": ("numerics", "performance", "benchmarks", "measured", "cuda", "newer-grpc", "compatibility"),
 }  # fmt: skip
 
 

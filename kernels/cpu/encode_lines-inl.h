@@ -177,8 +177,8 @@ HWY_NOINLINE void EmitBlockLines(const EncodeArgs& args, const EncodeBlock& bloc
 }
 
 // Whether rows of a constant step can be written so: nothing is added or multiplied, and lines fill
-// each block. With `stream`, lines also begin where those of the cache do. Where a vector is a line,
-// EmitBlock is as fast for f32, except past the caches with sines and cosines apart.
+// each block. With `stream`, lines also begin where those of the cache do. Where a vector is a
+// line, EmitBlock is as fast for f32, except past the caches with sines and cosines apart.
 HWY_INLINE bool CanEmitLines(const EncodeArgs& args) {
   const int64_t element_bytes = SizeOf(args.dtype);
   const bool f32 = args.dtype == Dtype::kFloat32;

@@ -4,6 +4,7 @@
     <!-- results FOLDER: NAME ... [all] -->
 
 and ends it with `<!-- results: end -->`. It shows the rows of bench/results/FOLDER/NAME.json that have a target; with `all`, every row.
+Between `<!-- summary FOLDER ...: NAME ... -->` and `<!-- summary: end -->` stands a line for each target, with a column for each folder.
 `results.py --fix` writes the tables; the check `results` compares."""
 
 import json
@@ -12,6 +13,7 @@ import re
 import sys
 
 TABLE = re.compile(r"(<!-- results (?P<folder>[\w-]+): (?P<names>[\w -]+?)(?P<all> all)? -->\n).*?(<!-- results: end -->)", re.DOTALL)
+SUMMARY = re.compile(r"(<!-- summary (?P<folders>[\w -]+): (?P<names>[\w -]+) -->\n).*?(<!-- summary: end -->)", re.DOTALL)
 HEAD = "| what | shape | dtype | threads | value | baseline | ratio | target |\n|---|---|---|---|---|---|---|---|\n"
 
 
@@ -30,12 +32,37 @@ def table(tree, match):
     return match[1] + HEAD + "".join(line(row) for row in rows if match["all"] or row["target"] is not None) + match[5]
 
 
+def met_and_range(rows):
+    """What a run says of one target."""
+    ratios = [row["ratio"] for row in rows]
+    if len(rows) > 1:
+        return f"{sum(row['met'] for row in rows)} of {len(rows)}: {min(ratios):.2f} to {max(ratios):.2f}"
+    return "".join(f"{row['ratio']:.2f}{'' if row['met'] else ' **MISS**'}" for row in rows)
+
+
+def baseline_of(row):
+    name = row["baseline"].removeprefix("peer:")
+    return "best peer" if name.endswith("(best)") and name != row["baseline"] else name
+
+
+def summary(tree, match):
+    folders, targets = match["folders"].split(), {}
+    for name in match["names"].split():
+        for column, folder in enumerate(folders):
+            for row in json.loads(tree.get(f"bench/results/{folder}/{name}.json", "[]")):
+                if row["target"] is not None:
+                    key = (row["name"], baseline_of(row), f"{row['target']:.2g}")
+                    targets.setdefault(key, [[] for _ in folders])[column].append(row)
+    head = "| " + " | ".join(["what", "baseline", "target", *folders]) + " |\n" + "|---" * (3 + len(folders)) + "|\n"
+    return match[1] + head + "".join("| " + " | ".join([*key, *map(met_and_range, runs)]) + " |\n" for key, runs in targets.items()) + match[4]
+
+
 def with_tables(tree, document):
-    return TABLE.sub(lambda match: table(tree, match), document)
+    return SUMMARY.sub(lambda match: summary(tree, match), TABLE.sub(lambda match: table(tree, match), document))
 
 
 def violations(tree):
-    pages = {name: text for name, text in tree.items() if name.endswith(".md") and "<!-- results " in (text or "")}
+    pages = {name: text for name, text in tree.items() if name.endswith(".md") and re.search("<!-- (results|summary) ", text or "")}
     return [f"{name}: a table differs from bench/results; run tests/repo/results.py --fix" for name, text in pages.items() if with_tables(tree, text) != text]
 
 

@@ -216,6 +216,20 @@ class ResultsTest(unittest.TestCase):
         self.assertIn("| 0.50 met | 0.9; floor 0.55 |", results.line(floored))
         self.assertNotIn("floor", results.line(floored | {"ratio": 0.95}))
 
+    def test_a_summary_has_a_line_for_each_target(self):
+        row = {"name": "rope", "baseline": "echo", "target": 0.9}
+        rows = [row | {"ratio": 1.25, "met": True}, row | {"ratio": 0.8, "met": False}, row | {"target": None, "ratio": 0.1, "met": None}]
+        single = [row | {"name": "peer", "baseline": "peer:ggml (best)", "ratio": 0.8, "met": False}]
+        empty = "<!-- summary a-day b-day: calls peers -->\n<!-- summary: end -->"
+        tree = {"bench/results/a-day/calls.json": json.dumps(rows), "bench/results/b-day/peers.json": json.dumps(single), "docs/a.md": empty}
+        self.assertEqual(len(results.violations(tree)), 1)
+        tree["docs/a.md"] = results.with_tables(tree, empty)
+        self.assertIn("| rope | echo | 0.9 | 1 of 2: 0.80 to 1.25 |  |", tree["docs/a.md"])
+        self.assertIn("| peer | best peer | 0.9 |  | 0.80 **MISS** |", tree["docs/a.md"])
+        self.assertEqual(results.violations(tree), [])
+        tree["docs/a.md"] = tree["docs/a.md"].replace("1 of 2", "2 of 2")
+        self.assertEqual(len(results.violations(tree)), 1)
+
 
 class HeadersTest(unittest.TestCase):
     def test_header_without_its_includes_does_not_compile_alone(self):

@@ -6,7 +6,7 @@ every peer's result with Phasor's. Runs are CUDA graphs of at least 20 runs, in 
 Warm: one set of tensors. Cold: so many sets that none is in the L2 cache when its turn comes.
 OUT.json is written after each case. A peer that fails is a row with the reason. After N seconds (240
 unless told) no case begins. Exit status: 1 if Phasor failed or returned a wrong byte.
-docs/performance.md explains the rows.
+docs/benchmarks.md explains the rows.
 """
 
 import argparse
