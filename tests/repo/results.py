@@ -7,6 +7,7 @@ and ends it with `<!-- results: end -->`. It shows the rows of bench/results/FOL
 Between `<!-- summary FOLDER ...: NAME ... -->` and `<!-- summary: end -->` stands a line for each target, with a column for each folder.
 `results.py --fix` writes the tables; the check `results` compares."""
 
+import itertools
 import json
 import pathlib
 import re
@@ -46,15 +47,21 @@ def baseline_of(row):
 
 
 def summary(tree, match):
-    folders, targets = match["folders"].split(), {}
-    for name in match["names"].split():
-        for column, folder in enumerate(folders):
-            for row in json.loads(tree.get(f"bench/results/{folder}/{name}.json", "[]")):
-                if row["target"] is not None:
-                    key = (row["name"], baseline_of(row), f"{row['target']:.2g}")
-                    targets.setdefault(key, [[] for _ in folders])[column].append(row)
+    folders, names = match["folders"].split(), match["names"].split()
+    runs, targets = {}, {}
+    for name, folder in itertools.product(names, folders):
+        path = f"bench/results/{folder}/{name}.json"
+        if path in tree:
+            runs[name, folder] = json.loads(tree[path])
+    if missing := {*names, *folders} - set(itertools.chain(*runs)):
+        raise KeyError(f"bench/results has nothing of {', '.join(sorted(missing))}")
+    for (_, folder), rows in runs.items():
+        for row in rows:
+            if row["target"] is not None:
+                key = (row["name"], baseline_of(row), f"{row['target']:.2g}")
+                targets.setdefault(key, {column: [] for column in folders})[folder].append(row)
     head = "| " + " | ".join(["what", "baseline", "target", *folders]) + " |\n" + "|---" * (3 + len(folders)) + "|\n"
-    return match[1] + head + "".join("| " + " | ".join([*key, *map(met_and_range, runs)]) + " |\n" for key, runs in targets.items()) + match[4]
+    return match[1] + head + "".join("| " + " | ".join([*key, *map(met_and_range, found.values())]) + " |\n" for key, found in targets.items()) + match[4]
 
 
 def with_tables(tree, document):

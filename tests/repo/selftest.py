@@ -229,6 +229,10 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(results.violations(tree), [])
         tree["docs/a.md"] = tree["docs/a.md"].replace("1 of 2", "2 of 2")
         self.assertEqual(len(results.violations(tree)), 1)
+        with self.assertRaisesRegex(KeyError, "nothing of c-day"):
+            results.with_tables(tree, empty.replace("b-day", "b-day c-day"))
+        with self.assertRaisesRegex(KeyError, "nothing of cores"):
+            results.with_tables(tree, empty.replace("peers", "peers cores"))
 
 
 class HeadersTest(unittest.TestCase):
