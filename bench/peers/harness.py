@@ -16,18 +16,24 @@ def cpu_model():
 
 
 def median_seconds(candidates, rounds, round_seconds):
-    """The median seconds of one run of each candidate {name: function}. Each round runs each once."""
-    repeats = {}
+    """The median seconds of one run of each candidate {name: function}. Each round runs each once.
+
+    Fewer rounds, but at least five, if they would take more than a minute.
+    """
+    once = {}
     for name, run in candidates.items():
         run()  # compiles and touches memory
         start = time.perf_counter()
         run()
-        repeats[name] = max(1, int(round_seconds / (time.perf_counter() - start)))
+        once[name] = time.perf_counter() - start
+    repeats = {name: max(1, int(round_seconds / seconds)) for name, seconds in once.items()}
+    rounds = min(rounds, max(5, int(60 / sum(once[name] * repeats[name] for name in candidates))))
     seconds = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, run in candidates.items():
             time.sleep(0.06)  # onnxruntime's threads spin for up to 0.04 s after their last work
-            run()  # brings its data into the caches
+            if repeats[name] > 1:
+                run()  # brings its data into the caches, which do not hold that of longer runs
             start = time.perf_counter()
             for _ in range(repeats[name]):
                 run()
