@@ -14,6 +14,7 @@
 #include "proto/raw_message.h"
 #include "server/api/service.h"
 #include "server/engine/buffer.h"
+#include "server/grpc/later.h"
 #include "server/grpc/message_writer.h"
 
 namespace phasor::bench {
@@ -33,11 +34,13 @@ void Occupy(std::chrono::nanoseconds time) {
 }
 
 // Answers each message with the same bytes, after it was busy. As phasor-server does, it reads on
-// while answers wait, and lets gRPC send those that wait together. Threads: those of gRPC.
+// while answers wait, takes the messages that have arrived before it answers the first, and lets
+// gRPC send the answers that wait together. Threads: those of gRPC.
 class EchoStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  EchoStream(const grpc::ByteBuffer& reply, std::chrono::nanoseconds busy)
-      : reply_(reply), busy_(busy) {
+  EchoStream(grpc::CallbackServerContext* context, const grpc::ByteBuffer& reply,
+             std::chrono::nanoseconds busy)
+      : context_(*context), reply_(reply), busy_(busy) {
     StartRead(&message_);
   }
 
@@ -49,12 +52,14 @@ class EchoStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
       if (unanswered_ == 0) Finish(grpc::Status::OK);
       return;
     }
-    if (++unanswered_ == 1) Answer();
     StartRead(&message_);
+    if (++unanswered_ == 1) answer_.Start(&context_);
   }
   void OnWriteDone(bool /*ok*/) override {
     const absl::MutexLock lock(&mu_);
-    if (--unanswered_ > 0) {
+    if (--unanswered_ == 1) {
+      answer_.Start(&context_);
+    } else if (unanswered_ > 1) {
       Answer();
     } else if (reads_ended_) {
       Finish(grpc::Status::OK);
@@ -69,9 +74,14 @@ class EchoStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
     StartWrite(&reply_, options);
   }
 
+  grpc::CallbackServerContext& context_;
   const grpc::ByteBuffer reply_;
   const std::chrono::nanoseconds busy_;
   grpc::ByteBuffer message_;
+  rpc::Later answer_{[this] {
+    const absl::MutexLock lock(&mu_);
+    Answer();
+  }};
   absl::Mutex mu_;
   int64_t unanswered_ ABSL_GUARDED_BY(mu_) = 0;  // the one that is being written included
   bool reads_ended_ ABSL_GUARDED_BY(mu_) = false;
@@ -91,8 +101,8 @@ class EchoService final : public rpc::PositionEmbeddingServiceBase {
     return FinishOk(context);
   }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamEncode(
-      grpc::CallbackServerContext*) override {
-    return new EchoStream(reply_, busy_);
+      grpc::CallbackServerContext* context) override {
+    return new EchoStream(context, reply_, busy_);
   }
   grpc::ServerUnaryReactor* ApplyRoPE(grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request,

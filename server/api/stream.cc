@@ -13,33 +13,24 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
-#include "proto/grpc_status.h"
+#include "server/api/answer_queue.h"
+#include "server/api/open_items.h"
 #include "server/engine/plan_budget.h"
 #include "server/grpc/access.h"
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"
 #include "server/grpc/finish_call.h"
 #include "server/grpc/idle_timer.h"
+#include "server/grpc/later.h"
 #include "server/grpc/wire.h"
 
 namespace phasor::rpc {
-namespace {
-
-// A chunked item and the token at which its next run must begin.
-struct OpenItem {
-  std::shared_ptr<const ChunkedItem> item;
-  int64_t next_token = 0;
-};
-
-}  // namespace
 
 // The reactor of one stream. Reads messages, submits them to the engine and writes the answers.
 // Owns itself from Begin until OnDone. Threads: gRPC and the engine call it from their own threads;
@@ -55,7 +46,9 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
         options_(options),
         engine_(*engine),
         context_(context),
-        backend_(engine->backend()->name()) {}
+        backend_(engine->backend()->name()),
+        client_(ClientOf(*context)),
+        deadline_(DeadlineOf(*context)) {}
 
   void Begin(bool draining) {
     self_ = shared_from_this();
@@ -66,6 +59,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     Turn turn(this);
     if (absl::Status refusal = Refusal(context_); !refusal.ok()) end_ = std::move(refusal);
     if (draining && !end_.has_value()) end_ = Draining();
+    memory_ = CallerMemoryOf(options_.limits.memory, *context_);
     quota_ = CallerQuota(*context_);
     observer_ = CallCounter::ObserverOf(context_);
   }
@@ -98,20 +92,18 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
         if (!end_.has_value()) end_ = absl::OkStatus();
         return;
       }
-      ++owed_messages_;
+      answers_.NoteMessage(/*alone=*/++owed_messages_ == 1);
       room_.reset();
       last_bytes_ = static_cast<int64_t>(incoming_.Length());
     }
-    CallCounter::NoteReceived(context_, static_cast<int64_t>(incoming_.Length()));
+    CallCounter::NoteMessage(context_, static_cast<int64_t>(incoming_.Length()));
     Take();
   }
 
   void OnWriteDone(bool ok) override {
     Turn turn(this);
     CallCounter::NoteAnswerTaken(context_);
-    writing_ = false;
-    Settle(answers_.front().cost_bytes);
-    answers_.pop_front();
+    Settle(answers_.EndWrite());
     if (!ok) Abandon();
   }
 
@@ -134,13 +126,17 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   // answer.
   absl::StatusOr<RequestView> ViewOf(StreamRequest request, const WalkedMessage& walked,
                                      Call* call);
-  absl::StatusOr<RequestView> Cut(int64_t id, const v1::Chunk& chunk, const WalkedMessage& walked,
-                                  Call* call);
   absl::Status Open(int64_t id, ChunkedItem item, Call* call);
   void Break(const absl::Status& status);
   void Submit(std::unique_ptr<Call> call, RequestView view);
 
   // What calls say ---------------------------------------------------------------------------
+
+  // The time, for the observer.
+  std::chrono::steady_clock::time_point NowIfObserved() const {
+    if (observer_ == nullptr) return {};
+    return std::chrono::steady_clock::now();
+  }
 
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
 
@@ -157,24 +153,17 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     if (abandoned_) {
       Settle(cost_bytes);
     } else {
-      answers_.push_back({std::move(answer), cost_bytes, std::move(quota_permit)});
+      answers_.Push({std::move(answer), cost_bytes, std::move(quota_permit), submits_});
     }
   }
 
   // The item failed: later runs with its id are refused.
   void Close(int64_t id, const ChunkedItem* item) {
     absl::MutexLock lock(&mu_);
-    const auto open = open_.find(id);
-    if (open != open_.end() && open->second.item.get() == item) open_.erase(open);
+    open_.Close(id, item);
   }
 
   // State ------------------------------------------------------------------------------------
-
-  struct Outgoing {
-    grpc::ByteBuffer message;
-    int64_t cost_bytes;
-    Permit quota_permit;  // kept until the answer has been sent
-  };
 
   void Settle(int64_t cost_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     --owed_messages_;
@@ -189,11 +178,12 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     abandoned_ = true;
     room_.reset();
     end_ = absl::CancelledError("stream: cancelled by the caller");
-    open_.clear();
-    while (answers_.size() > (writing_ ? 1 : 0)) {
-      Settle(answers_.back().cost_bytes);
-      answers_.pop_back();
-    }
+    open_.Clear();
+    DropAnswers();
+  }
+
+  void DropAnswers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    while (answers_.CanDrop()) Settle(answers_.Drop());
   }
 
   bool EndIfIdle() {
@@ -221,23 +211,27 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     return !asked_;
   }
 
-  // Starts what is due of finishing and reading. Returns the answer that is to be written now, or
-  // nullptr.
-  const grpc::ByteBuffer* Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (finished_) return nullptr;
-    const grpc::ByteBuffer* answer = nullptr;
-    if (!writing_ && !answers_.empty()) {
-      writing_ = true;
-      answer = &answers_.front().message;
-      CallCounter::NoteAnswer(context_, static_cast<int64_t>(answers_.front().message.Length()));
+  // The messages that had arrived are taken.
+  void EndHold() {
+    const auto alive = shared_from_this();  // gRPC may be done with the stream at the turn's end
+    Turn turn(this);
+    answers_.EndHold();
+    if (abandoned_) DropAnswers();
+  }
+
+  // Starts what is due of finishing and reading. Returns what is due of writing.
+  AnswerQueue::Step Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (finished_) return AnswerQueue::Step::kNothing;
+    const AnswerQueue::Step step = answers_.Next();
+    if (step == AnswerQueue::Step::kWrite) {
+      CallCounter::NoteAnswer(context_, static_cast<int64_t>(answers_.front().Length()));
     }
     if (draining_ && !end_.has_value() && owed_messages_ == 0 && open_.empty()) end_ = Draining();
     if (end_.has_value() && owed_messages_ == 0) {
       finished_ = true;
       waits_.store(false, std::memory_order_relaxed);
-      AddPushback(context_, *end_);
-      Finish(ToGrpcStatus(*end_));
-      return nullptr;
+      FinishStream(context_, this, *end_);
+      return AnswerQueue::Step::kNothing;
     }
     const bool wants = WantsToRead();
     const bool reads = wants && MayRead();
@@ -247,7 +241,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       StartRead(&incoming_);
     }
     if (!taking_) room_.reset();
-    return answer;
+    return step;
   }
 
   // Holds the lock and, at its end, starts what is due. A write starts without the lock, because it
@@ -259,11 +253,14 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
       stream_.mu_.Lock();
     }
     ~Turn() ABSL_UNLOCK_FUNCTION() {
-      const grpc::ByteBuffer* const answer = stream_.Continue();
+      const AnswerQueue::Step step = stream_.Continue();
       grpc::WriteOptions options;
-      if (stream_.answers_.size() > 1) options.set_buffer_hint();
+      if (stream_.answers_.more()) options.set_buffer_hint();
+      const grpc::ByteBuffer* const answer =
+          step == AnswerQueue::Step::kWrite ? &stream_.answers_.front() : nullptr;
       stream_.mu_.Unlock();
       if (answer != nullptr) stream_.StartWrite(answer, options);
+      if (step == AnswerQueue::Step::kHold) stream_.end_hold_.Start(stream_.context_);
     }
 
    private:
@@ -276,8 +273,11 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   engine::Engine& engine_;
   grpc::CallbackServerContext* const context_;
   const std::string backend_;
+  const uint64_t client_;
+  const absl::Time deadline_;
   std::shared_ptr<Stream> self_;
   std::optional<IdleTimer> timer_;
+  memory::CallerMemory memory_;               // set in Begin
   CallerQuota quota_;                         // set in Begin
   std::shared_ptr<StreamObserver> observer_;  // set in Begin; nullptr: nobody hears of messages
   grpc::ByteBuffer incoming_;                 // used only by the thread that takes the message
@@ -289,7 +289,6 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   absl::Mutex mu_;
   bool taking_ ABSL_GUARDED_BY(mu_) = false;  // reading, or the message has no budget yet
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);  // set: reads no more, ends with this
   int64_t owed_messages_ ABSL_GUARDED_BY(mu_) = 0;        // received and not yet answered
@@ -297,15 +296,19 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   int64_t last_bytes_ ABSL_GUARDED_BY(mu_) = 0;           // size of the last message
   bool asked_ ABSL_GUARDED_BY(mu_) = false;               // the engine is going to call Read
   std::optional<Permit> room_ ABSL_GUARDED_BY(mu_);       // budget for the message being read
-  std::deque<Outgoing> answers_ ABSL_GUARDED_BY(mu_);
-  std::map<int64_t, OpenItem> open_ ABSL_GUARDED_BY(mu_);
+  AnswerQueue answers_ ABSL_GUARDED_BY(mu_);
+  OpenItems open_ ABSL_GUARDED_BY(mu_);
+  Later end_hold_{[this] { EndHold(); }};  // meanwhile the stream owes an answer, so it lives
+
+  // Whether this thread is in Submit: gRPC's thread, which takes the next message after this one.
+  static inline thread_local bool submits_ = false;
 };
 
 // One item, or one run of a chunked item, as a call of the engine.
 class Stream::Call final : public engine::Call {
  public:
   explicit Call(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {
-    deadline = DeadlineOf(*stream_->context_);
+    deadline = stream_->deadline_;
     waits_for_room = true;
   }
 
@@ -318,7 +321,7 @@ class Stream::Call final : public engine::Call {
   }
 
   bool cancelled() const override { return stream_->abandoned(); }
-  uint64_t client() const override { return ClientOf(*stream_->context_); }
+  uint64_t client() const override { return stream_->client_; }
   absl::Status FetchPayload(engine::BufferPool& pool) override {
     if (transfers == nullptr) return absl::OkStatus();
     return transfers->Fetch(pool, absl::MakeSpan(items));
@@ -366,7 +369,7 @@ class Stream::Call final : public engine::Call {
 
  private:
   const std::shared_ptr<Stream> stream_;
-  const std::chrono::steady_clock::time_point received_at_ = std::chrono::steady_clock::now();
+  const std::chrono::steady_clock::time_point received_at_ = stream_->NowIfObserved();
   ReceivedMessage received_;
   bool admitted_ = false;
 };
@@ -392,9 +395,8 @@ absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked, int64_t
   const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
   const TensorCallLimits& limits = options_.limits;
   auto request = method_.parse(
-      walked,
-      ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items, limits.tables,
-                  CallerMemoryOf(limits.memory, *context_), limits.encoders, limits.memo});
+      walked, ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items,
+                          limits.tables, memory_, limits.encoders, limits.memo});
   *plan_bytes = budget.large_bytes();
   return request;
 }
@@ -403,31 +405,15 @@ absl::StatusOr<RequestView> Stream::ViewOf(StreamRequest request, const WalkedMe
                                            Call* call) {
   if (const auto* chunk = std::get_if<v1::Chunk>(&request.content)) {
     call->answer.chunk = *chunk;
-    return Cut(request.id, *chunk, walked, call);
+    absl::MutexLock lock(&mu_);
+    return open_.Cut(request.id, *chunk, walked.raw, options_.limits.max_message_bytes,
+                     &call->chunk_of);
   }
   if (draining_.load(std::memory_order_relaxed)) return Draining();
   if (auto* status = std::get_if<absl::Status>(&request.content)) return std::move(*status);
   if (auto* view = std::get_if<RequestView>(&request.content)) return std::move(*view);
   PHASOR_RETURN_IF_ERROR(Open(request.id, std::get<ChunkedItem>(std::move(request.content)), call));
   return RequestView{};
-}
-
-absl::StatusOr<RequestView> Stream::Cut(int64_t id, const v1::Chunk& chunk,
-                                        const WalkedMessage& walked, Call* call) {
-  absl::MutexLock lock(&mu_);
-  const auto found = open_.find(id);
-  if (found == open_.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("id: ", id, " is not open; must be that of a chunked item before its end"));
-  }
-  OpenItem& open = found->second;
-  call->chunk_of = open.item;
-  absl::StatusOr<RequestView> view =
-      open.item->Cut(chunk, open.next_token, walked.raw, options_.limits.max_message_bytes);
-  // After a run with an error the item is closed.
-  if (view.ok()) open.next_token += chunk.tokens();
-  if (!view.ok() || open.next_token == open.item->tokens()) open_.erase(found);
-  return view;
 }
 
 absl::Status Stream::Open(int64_t id, ChunkedItem item, Call* call) {
@@ -438,15 +424,8 @@ absl::Status Stream::Open(int64_t id, ChunkedItem item, Call* call) {
   const auto shared = std::make_shared<const ChunkedItem>(std::move(item));
   call->items.push_back(shared->Whole());
   absl::MutexLock lock(&mu_);
-  if (open_.count(id) > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("id: ", id, " is open already; must be another until its end"));
-  }
-  if (static_cast<int64_t>(open_.size()) >= kMaxChunkedItems) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("item: too many chunked items at a time; must be at most ", kMaxChunkedItems));
-  }
-  if (shared->tokens() > 0 && !abandoned_) open_.emplace(id, OpenItem{shared, 0});
+  PHASOR_RETURN_IF_ERROR(open_.CheckNew(id));
+  if (!abandoned_) open_.Open(id, shared);
   return absl::OkStatus();
 }
 
@@ -468,8 +447,10 @@ void Stream::Submit(std::unique_ptr<Call> call, RequestView view) {
   absl::StatusOr<Permit> permit = quota_.Take(call->cost_bytes);
   if (!permit.ok()) return call->Done(permit.status());
   call->quota_permit = *std::move(permit);
-  call->phases.submitted = std::chrono::steady_clock::now();
+  call->phases.submitted = NowIfObserved();
+  submits_ = true;
   engine_.Submit(std::move(call));
+  submits_ = false;
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamSet::Start(

@@ -26,8 +26,6 @@ namespace phasor::rpc {
 // size.
 inline constexpr int64_t kMaxStreamMessages = 64;
 inline constexpr int64_t kMaxStreamBytes = int64_t{64} << 20;
-// Most chunked items that are open in a stream at a time.
-inline constexpr int64_t kMaxChunkedItems = 64;
 
 // The functions by which one streaming method reads and answers.
 struct StreamMethod {

@@ -34,6 +34,12 @@ void CallCounter::NoteReceived(grpc::CallbackServerContext* context, int64_t byt
   counted->received_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
+void CallCounter::NoteMessage(grpc::CallbackServerContext* context, int64_t bytes) {
+  NoteReceived(context, bytes);
+  CallContext* const call = CallContext::Of(context);
+  if (call != nullptr && call->observed.has_value()) call->observed->RefuseCompressed();
+}
+
 std::optional<int64_t> CallCounter::ReceivedBytes(const grpc::ServerContextBase& context) {
   const CallContext* const counted = CallContext::Of(&context);
   if (counted == nullptr) return std::nullopt;
@@ -54,7 +60,9 @@ std::shared_ptr<StreamObserver> CallCounter::ObserverOf(grpc::CallbackServerCont
 
 void CallCounter::NoteAnswer(grpc::CallbackServerContext* context, int64_t bytes) {
   CallContext* const call = CallContext::Of(context);
-  if (call != nullptr && call->open_call != nullptr) call->open_call->AnswerBegins(bytes);
+  if (call == nullptr) return;
+  if (call->observed.has_value()) call->observed->Sends(bytes);
+  if (call->open_call != nullptr) call->open_call->AnswerBegins(bytes);
 }
 
 void CallCounter::NoteAnswerTaken(grpc::CallbackServerContext* context) {

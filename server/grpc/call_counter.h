@@ -42,7 +42,9 @@ class CallCounter final : public grpc::ContextAllocator {
 
   // Adds to the received bytes of the call, which observers see.
   static void NoteReceived(grpc::CallbackServerContext* context, int64_t bytes);
-  // nullopt if NoteReceived was not called.
+  // A message of a stream has arrived: NoteReceived, and the stream ends if it is compressed.
+  static void NoteMessage(grpc::CallbackServerContext* context, int64_t bytes);
+  // nullopt if neither was called.
   static std::optional<int64_t> ReceivedBytes(const grpc::ServerContextBase& context);
 
   // Tells observers when the steps of the call began. Only before the call is finished.
@@ -51,8 +53,8 @@ class CallCounter final : public grpc::ContextAllocator {
   // Who hears of the messages of this stream. nullptr: nobody.
   static std::shared_ptr<StreamObserver> ObserverOf(grpc::CallbackServerContext* context);
 
-  // For each answer of a stream except the last one: sending begins, and it was taken. OpenCalls
-  // limits the time between the two. Only before the call is finished.
+  // For each answer of a stream: sending begins, and it was taken. OpenCalls limits the time
+  // between the two. Only before the call is finished.
   static void NoteAnswer(grpc::CallbackServerContext* context, int64_t bytes);
   static void NoteAnswerTaken(grpc::CallbackServerContext* context);
 

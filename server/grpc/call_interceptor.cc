@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Intercepts calls. gRPC makes an interceptor when a call arrives and destroys it with the call.
-// With an interceptor, gRPC takes every call through its completion queue twice more, which costs
-// more than a small call.
+// With an interceptor, gRPC takes every call, and every message of a stream, through its completion
+// queue twice more, which costs more than a small call.
 #include "server/grpc/call_interceptor.h"
 
 #include <grpcpp/grpcpp.h>
@@ -81,14 +81,18 @@ class Factory final : public grpc::experimental::ServerInterceptorFactoryInterfa
     }
     context->observed.emplace(MethodOf(*info), context, calls_, observers_);
     context->observed->Begin();
-    context->observed->RefuseCompressed();
+    if (info->type() == Type::UNARY) {
+      context->observed->RefuseCompressed();
+    } else {
+      context->observed->BeginStream();
+    }
     return nullptr;
   }
 
  private:
-  // Whether FinishCall reports the end of the call.
+  // Whether FinishCall or FinishStream reports the end of the call.
   bool IsFinished(const grpc::experimental::ServerRpcInfo& info) const {
-    return info.type() == Type::UNARY &&
+    return (info.type() == Type::UNARY || info.type() == Type::BIDI_STREAMING) &&
            std::any_of(finished_.begin(), finished_.end(), [&](const std::string& prefix) {
              return MethodOf(info).starts_with(prefix);
            });

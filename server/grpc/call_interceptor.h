@@ -15,8 +15,9 @@
 namespace phasor::rpc {
 
 // For ServerBuilder::experimental().SetInterceptorCreators. `calls` and `observers` must outlive
-// the server. `finished`: how the names of unary methods begin that always end by FinishCall. Their
-// calls need no interceptor if CallCounter makes their contexts.
+// the server. `finished`: how the names of methods begin whose calls always end by FinishCall, and
+// whose streams in both directions by FinishStream. They need no interceptor if CallCounter makes
+// their contexts.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallInterceptors(
     OpenCalls* calls, std::vector<CallObserver*> observers, std::vector<std::string> finished = {});
 

@@ -9,6 +9,18 @@
 #include "server/grpc/call_context.h"
 
 namespace phasor::rpc {
+namespace {
+
+// Reports the end of the call. Returns the status to be sent.
+grpc::Status EndOf(grpc::CallbackServerContext* context, const absl::Status& status) {
+  AddPushback(context, status);
+  grpc::Status sent = ToGrpcStatus(status);
+  CallContext* const call = CallContext::Of(context);
+  if (call != nullptr && call->observed.has_value()) call->observed->End(sent);
+  return sent;
+}
+
+}  // namespace
 
 void AddPushback(grpc::CallbackServerContext* context, const absl::Status& status) {
   if (absl::IsUnavailable(status)) context->AddTrailingMetadata("grpc-retry-pushback-ms", "100");
@@ -16,14 +28,17 @@ void AddPushback(grpc::CallbackServerContext* context, const absl::Status& statu
 
 void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
                 const absl::Status& status, size_t sent_bytes) {
-  AddPushback(context, status);
-  grpc::Status sent = ToGrpcStatus(status);
   CallContext* const call = CallContext::Of(context);
-  if (call != nullptr && call->observed.has_value()) {
-    if (sent.ok()) call->observed->Sends(static_cast<int64_t>(sent_bytes));
-    call->observed->End(sent);
+  if (status.ok() && call != nullptr && call->observed.has_value()) {
+    call->observed->Sends(static_cast<int64_t>(sent_bytes));
   }
-  reactor->Finish(std::move(sent));
+  reactor->Finish(EndOf(context, status));
+}
+
+void FinishStream(grpc::CallbackServerContext* context,
+                  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* reactor,
+                  const absl::Status& status) {
+  reactor->Finish(EndOf(context, status));
 }
 
 grpc::ServerUnaryReactor* RefusedReactor(grpc::CallbackServerContext* context) {

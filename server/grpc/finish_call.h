@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends unary calls with a status.
+// Ends calls with a status.
 #ifndef PHASOR_SERVER_GRPC_FINISH_CALL_H_
 #define PHASOR_SERVER_GRPC_FINISH_CALL_H_
 
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <cstddef>
@@ -18,6 +19,12 @@ void AddPushback(grpc::CallbackServerContext* context, const absl::Status& statu
 // UNAVAILABLE, adds the pushback.
 void FinishCall(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
                 const absl::Status& status, size_t sent_bytes = 0);
+
+// Ends a stream with `status`, after its answers (CallCounter::NoteAnswer). With UNAVAILABLE, adds
+// the pushback.
+void FinishStream(grpc::CallbackServerContext* context,
+                  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* reactor,
+                  const absl::Status& status);
 
 // If Refusal (server/grpc/access.h) refuses the call, returns a reactor that has ended it;
 // otherwise nullptr.

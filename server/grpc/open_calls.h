@@ -71,7 +71,7 @@ class OpenCalls {
     OpenCalls& calls_;
     grpc_call* const call_;                   // holds a reference
     grpc_auth_context* const connection_;     // holds a reference; there is one for each connection
-    std::atomic<int64_t> due_ = kNothingDue;  // ns of SteadyNow
+    std::atomic<int64_t> due_ = kNothingDue;  // ns of CoarseNanos
     absl::Status refusal_;
   };
 

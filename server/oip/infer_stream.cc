@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/grpc_status.h"
 #include "server/grpc/access.h"
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"
@@ -68,8 +67,7 @@ class InferStreams::Stream final : public InferStreamReactor,
 
   void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(*mu_) {
     if (std::exchange(finished_, true)) return;
-    rpc::AddPushback(context_, status);
-    Finish(ToGrpcStatus(status));
+    rpc::FinishStream(context_, this, status);
   }
 
  private:
@@ -93,7 +91,7 @@ class InferStreams::Stream final : public InferStreamReactor,
     }
     message_.received = std::chrono::steady_clock::now();
     message_.received_bytes = static_cast<int64_t>(request_.Length());
-    rpc::CallCounter::NoteReceived(context_, message_.received_bytes);
+    rpc::CallCounter::NoteMessage(context_, message_.received_bytes);
     StartInfer(streams_.context_, &request_,
                {absl::InfiniteFuture(), client_,
                 [cancelled = cancelled_] { return cancelled->load(std::memory_order_relaxed); },

@@ -238,6 +238,7 @@ TEST_F(OpenCallsTest, AMessageWithTheMarkOfCompressionIsNotReadAsPlain) {
            {"/phasor.v1.PositionEmbeddingService/GetServerInfo", ""},
            {"/phasor.v1.PositionEmbeddingService/StreamEncode", StreamEncodeOf(32)},
            {"/inference.GRPCInferenceService/ModelInfer", InferOf(8192 * 4)},
+           {"/inference.GRPCInferenceService/ModelStreamInfer", InferOf(8192 * 4)},
            {kWatchPath, ""}}) {
     for (const std::string& headers : {CallBlock(path), CallBlock(path) + encoding}) {
       const FileDescriptor peer = Connect();

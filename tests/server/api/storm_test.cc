@@ -144,7 +144,7 @@ TEST_P(CancellationStorm, OfStreamsLeavesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, CancellationStorm, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "Batches" : "OneByOne"; });
+                         [](const auto& test) { return test.param ? "Batches" : "OneByOne"; });
 
 }  // namespace
 }  // namespace phasor::rpc

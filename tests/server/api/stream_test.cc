@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "server/api/open_items.h"
 #include "tests/server/api/rope_stream.h"
 
 namespace phasor::rpc {
