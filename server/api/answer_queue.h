@@ -16,7 +16,7 @@ namespace phasor::rpc {
 
 // Small messages of one read from the socket come one after another. Each answer that is written
 // alone costs a system call. So a small one is held back until the messages that have arrived are
-// taken too, if messages came as close together before. Their answers then leave together.
+// taken too, if messages come as close together, or did before. Their answers then leave together.
 // Threads: one at a time.
 class AnswerQueue {
  public:
@@ -29,7 +29,6 @@ class AnswerQueue {
   // What to do with the first answer. Until that is done, Next returns kNothing.
   enum class Step { kNothing, kWrite, kHold };
 
-  bool empty() const { return answers_.empty(); }
   // More answers follow the first.
   bool more() const { return answers_.size() > 1; }
   const grpc::ByteBuffer& front() const { return answers_.front().message; }
@@ -49,8 +48,8 @@ class AnswerQueue {
   Step Next() {
     if (busy_ || answers_.empty()) return Step::kNothing;
     busy_ = true;
-    return answers_.front().may_be_held && !more() && overlapped_before_ ? Step::kHold
-                                                                         : Step::kWrite;
+    const bool close = overlapped_ || overlapped_before_;
+    return close && answers_.front().may_be_held && !more() ? Step::kHold : Step::kWrite;
   }
 
   // The messages that had arrived are taken: the first answer is no longer held.
