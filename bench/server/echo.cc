@@ -57,6 +57,7 @@ class EchoStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   }
   void OnWriteDone(bool /*ok*/) override {
     const absl::MutexLock lock(&mu_);
+    wrote_ = true;
     if (--unanswered_ == 1) {
       answer_.Start(&context_);
     } else if (unanswered_ > 1) {
@@ -70,7 +71,7 @@ class EchoStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
  private:
   void Answer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     grpc::WriteOptions options;
-    if (unanswered_ > 1) options.set_buffer_hint();
+    if (unanswered_ > 1 && wrote_) options.set_buffer_hint();
     StartWrite(&reply_, options);
   }
 
@@ -84,6 +85,8 @@ class EchoStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   }};
   absl::Mutex mu_;
   int64_t unanswered_ ABSL_GUARDED_BY(mu_) = 0;  // the one that is being written included
+  bool wrote_ ABSL_GUARDED_BY(mu_) =
+      false;  // gRPC keeps no first answer, nor its metadata, for ever
   bool reads_ended_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -29,9 +29,10 @@ class AnswerQueue {
   // What to do with the first answer. Until that is done, Next returns kNothing.
   enum class Step { kNothing, kWrite, kHold };
 
-  // More answers follow the first.
-  bool more() const { return answers_.size() > 1; }
   const grpc::ByteBuffer& front() const { return answers_.front().message; }
+  // Whether gRPC may keep the first answer until the next is written. Not that of the whole stream:
+  // the initial metadata goes with it, and gRPC says that it is written only when both are sent.
+  bool CanWaitForNext() const { return more() && wrote_; }
 
   // A message has come. `alone`: no other is unanswered.
   void NoteMessage(bool alone) {
@@ -61,6 +62,7 @@ class AnswerQueue {
   // The first answer was written: removes it and returns its cost.
   int64_t EndWrite() {
     busy_ = false;
+    wrote_ = true;
     const int64_t cost_bytes = answers_.front().cost_bytes;
     answers_.pop_front();
     return cost_bytes;
@@ -78,8 +80,12 @@ class AnswerQueue {
  private:
   static constexpr size_t kSmallAnswerBytes = 4096;
 
+  // More answers follow the first.
+  bool more() const { return answers_.size() > 1; }
+
   std::deque<Answer> answers_;
-  bool busy_ = false;  // the first one is being written or held
+  bool busy_ = false;   // the first one is being written or held
+  bool wrote_ = false;  // an answer
   // Messages came while others were unanswered: since one last came alone, and before that.
   bool overlapped_ = false;
   bool overlapped_before_ = false;

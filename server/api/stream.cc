@@ -255,7 +255,7 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     ~Turn() ABSL_UNLOCK_FUNCTION() {
       const AnswerQueue::Step step = stream_.Continue();
       grpc::WriteOptions options;
-      if (stream_.answers_.more()) options.set_buffer_hint();
+      if (stream_.answers_.CanWaitForNext()) options.set_buffer_hint();
       const grpc::ByteBuffer* const answer =
           step == AnswerQueue::Step::kWrite ? &stream_.answers_.front() : nullptr;
       stream_.mu_.Unlock();

@@ -40,7 +40,18 @@ TEST(AnswerQueueTest, AnAnswerWithAnotherBehindItIsWritten) {
   queue.Push(AnswerOf(64));
   queue.Push(AnswerOf(64));
   EXPECT_EQ(queue.Next(), Step::kWrite);
-  EXPECT_TRUE(queue.more());
+}
+
+TEST(AnswerQueueTest, AnAnswerMayWaitForTheNextUnlessNoneWasWrittenBefore) {
+  AnswerQueue queue = After(true);
+  for (int i = 0; i < 3; ++i) queue.Push(AnswerOf(64));
+  EXPECT_EQ(queue.Next(), Step::kWrite);
+  EXPECT_FALSE(queue.CanWaitForNext());
+  queue.EndWrite();
+  EXPECT_EQ(queue.Next(), Step::kWrite);
+  EXPECT_TRUE(queue.CanWaitForNext());
+  queue.EndWrite();
+  EXPECT_FALSE(queue.CanWaitForNext());
 }
 
 TEST(AnswerQueueTest, CallersWhoWaitForEachAnswerGetItAtOnce) {
