@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "bench/harness.h"
 #include "proto/raw_message.h"
+#include "server/api/answer_queue.h"
 #include "server/api/service.h"
 #include "server/engine/buffer.h"
 #include "server/grpc/later.h"
@@ -33,60 +34,61 @@ void Occupy(std::chrono::nanoseconds time) {
   }
 }
 
-// Answers each message with the same bytes, after it was busy. As phasor-server does, it reads on
-// while answers wait, takes the messages that have arrived before it answers the first, and lets
-// gRPC send the answers that wait together. Threads: those of gRPC.
+// Answers each message with the same bytes. Reads on while answers wait, and sends them when
+// phasor-server does. Threads: those of gRPC.
 class EchoStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  EchoStream(grpc::CallbackServerContext* context, const grpc::ByteBuffer& reply,
-             std::chrono::nanoseconds busy)
-      : context_(*context), reply_(reply), busy_(busy) {
+  EchoStream(grpc::CallbackServerContext* context, const grpc::ByteBuffer& reply)
+      : context_(*context), reply_(reply) {
     StartRead(&message_);
   }
 
   void OnReadDone(bool ok) override {
-    if (ok) Occupy(busy_);
-    const absl::MutexLock lock(&mu_);
-    if (!ok) {
+    mu_.Lock();
+    if (ok) {
+      answers_.NoteMessage(/*alone=*/++unanswered_ == 1);
+      answers_.Push({reply_, 0, {}, /*may_be_held=*/true});
+      StartRead(&message_);
+    } else {
       reads_ended_ = true;
-      if (unanswered_ == 0) Finish(grpc::Status::OK);
-      return;
     }
-    StartRead(&message_);
-    if (++unanswered_ == 1) answer_.Start(&context_);
+    EndTurn();
   }
   void OnWriteDone(bool /*ok*/) override {
-    const absl::MutexLock lock(&mu_);
-    wrote_ = true;
-    if (--unanswered_ == 1) {
-      answer_.Start(&context_);
-    } else if (unanswered_ > 1) {
-      Answer();
-    } else if (reads_ended_) {
-      Finish(grpc::Status::OK);
-    }
+    mu_.Lock();
+    answers_.EndWrite();
+    --unanswered_;
+    EndTurn();
   }
   void OnDone() override { delete this; }
 
  private:
-  void Answer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  void EndHold() {
+    mu_.Lock();
+    answers_.EndHold();
+    EndTurn();
+  }
+
+  void EndTurn() ABSL_UNLOCK_FUNCTION(mu_) {
+    using Step = rpc::AnswerQueue::Step;
+    const Step step = answers_.Next();
     grpc::WriteOptions options;
-    if (unanswered_ > 1 && wrote_) options.set_buffer_hint();
-    StartWrite(&reply_, options);
+    if (answers_.CanWaitForNext()) options.set_buffer_hint();
+    const grpc::ByteBuffer* const answer = step == Step::kWrite ? &answers_.front() : nullptr;
+    const bool ends = reads_ended_ && unanswered_ == 0;
+    mu_.Unlock();
+    if (answer != nullptr) StartWrite(answer, options);
+    if (step == Step::kHold) end_hold_.Start(&context_);
+    if (ends) Finish(grpc::Status::OK);
   }
 
   grpc::CallbackServerContext& context_;
   const grpc::ByteBuffer reply_;
-  const std::chrono::nanoseconds busy_;
   grpc::ByteBuffer message_;
-  rpc::Later answer_{[this] {
-    const absl::MutexLock lock(&mu_);
-    Answer();
-  }};
+  rpc::Later end_hold_{[this] { EndHold(); }};
   absl::Mutex mu_;
-  int64_t unanswered_ ABSL_GUARDED_BY(mu_) = 0;  // the one that is being written included
-  bool wrote_ ABSL_GUARDED_BY(mu_) =
-      false;  // gRPC keeps no first answer, nor its metadata, for ever
+  rpc::AnswerQueue answers_ ABSL_GUARDED_BY(mu_);
+  int64_t unanswered_ ABSL_GUARDED_BY(mu_) = 0;
   bool reads_ended_ ABSL_GUARDED_BY(mu_) = false;
 };
 
@@ -105,7 +107,7 @@ class EchoService final : public rpc::PositionEmbeddingServiceBase {
   }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamEncode(
       grpc::CallbackServerContext* context) override {
-    return new EchoStream(context, reply_, busy_);
+    return new EchoStream(context, reply_);
   }
   grpc::ServerUnaryReactor* ApplyRoPE(grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request,

@@ -13,8 +13,8 @@
 namespace phasor::bench {
 
 // Answers ApplyRoPE with the request's bytes: received memory is sent as it is. Answers Encode, and
-// each message of StreamEncode, with `reply_bytes` bytes; each of these first occupies its thread
-// for `busy`.
+// each message of StreamEncode, with `reply_bytes` bytes. Encode first occupies its thread for
+// `busy`.
 std::unique_ptr<grpc::Service> MakeEchoService(int64_t reply_bytes, absl::Duration busy = {});
 
 // Answers ApplyRoPE with a copy of the request's bytes in one piece of pooled memory. A server that

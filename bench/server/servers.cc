@@ -112,6 +112,9 @@ int ServeService(const std::string& unix_path, grpc::Service* service,
 int Serve(const std::string& kind, const std::string& unix_path, int64_t reply_bytes) {
   if (kind == "phasor") return ServePhasor(unix_path);
   if (kind == "echo") return ServeService(unix_path, MakeEchoService(reply_bytes).get());
+  if (kind == "few_threads_echo") {
+    return ServeService(unix_path, MakeEchoService(reply_bytes).get(), /*on_few_threads=*/true);
+  }
   if (kind == "busy_echo") {
     return ServeService(unix_path, MakeEchoService(reply_bytes, absl::Microseconds(3)).get(),
                         /*on_few_threads=*/true);

@@ -15,8 +15,8 @@ namespace phasor::bench {
 // The child process. Prints its TCP address and serves until standard input ends. KIND is one of
 // - "phasor", which also takes leases;
 // - "echo" and "copy", which compute nothing (echo.h); the answer to an Encode has REPLY_BYTES;
-// - "busy_echo", on as many threads as phasor, which are busy for 3 us in each Encode
-//   and each message of StreamEncode;
+// - "few_threads_echo", the echo on as many of gRPC's threads as phasor receives on;
+// - "busy_echo", the same, but its threads are busy for 3 us in each Encode;
 // - "protobuf", whose ApplyRoPE takes and returns generated messages.
 int Serve(const std::string& kind, const std::string& unix_path, int64_t reply_bytes);
 
