@@ -254,11 +254,10 @@ class Engine::Impl {
     admitted.queued_at = clock_.Now();
     const bool gathers = Gathers(*admitted.call);
     MutexLock lock(&mu_);
-    CallQueue& queue = gathers ? gathering_ : queue_;
-    const bool wakes_watch = queue.size() == 0 || admitted.call->deadline < queue.next_deadline();
-    queue.Push(std::move(admitted));
+    const absl::Time look = std::min(admitted.call->deadline, admitted.queued_at + kSweepPeriod);
+    (gathers ? gathering_ : queue_).Push(std::move(admitted));
     queue_changed_.Signal();
-    if (wakes_watch) watch_changed_.Signal();
+    if (look < watch_sleeps_until_) watch_changed_.Signal();
   }
 
   // The main function of a worker.
@@ -346,17 +345,18 @@ class Engine::Impl {
       LetRead();
       if (stopping_) return;
       const absl::Time now = clock_.Now();
-      if (queue_.size() + gathering_.size() + waiting_.size() == 0) {
-        next_sweep = absl::InfiniteFuture();
-      } else {
-        next_sweep = std::min(next_sweep, now + kSweepPeriod);
-      }
       const bool looks = waiting_.size() + gate_.waiting() > 0;
       const absl::Time look = looks ? now + kRoomPeriod : absl::InfiniteFuture();
+      // Calls mostly leave the queue at once, so they do not wake this thread before the sweep.
+      const bool idle = !looks && queue_.size() + gathering_.size() == 0;
+      next_sweep = idle && next_sweep <= now ? absl::InfiniteFuture()
+                                             : std::min(next_sweep, now + kSweepPeriod);
       const absl::Time wake = std::min({queue_.next_deadline(), gathering_.next_deadline(),
                                         waiting_.next_deadline(), next_sweep});
       if (now < wake) {
-        clock_.Wait(&watch_changed_, &mu_, std::min(wake, look));
+        watch_sleeps_until_ = std::min(wake, look);
+        clock_.Wait(&watch_changed_, &mu_, watch_sleeps_until_);
+        watch_sleeps_until_ = absl::InfinitePast();
         continue;
       }
       const bool sweeps = next_sweep <= now;
@@ -373,8 +373,7 @@ class Engine::Impl {
   void AnswerLeaversOf(CallQueue* queue, absl::Time now, bool sweeps)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     std::vector<AdmittedCall> expired = queue->TakeExpired(now);
-    std::vector<AdmittedCall> cancelled;
-    if (sweeps) cancelled = queue->TakeCancelled();
+    auto cancelled = sweeps ? queue->TakeCancelled() : std::vector<AdmittedCall>();
     mu_.Unlock();
     for (AdmittedCall& call : expired) AnswerExpired(std::move(call));
     for (AdmittedCall& call : cancelled) AnswerCancelled(std::move(call));
@@ -470,6 +469,7 @@ class Engine::Impl {
   bool gathered_last_ ABSL_GUARDED_BY(mu_) = false;
   std::chrono::steady_clock::time_point trim_after_ ABSL_GUARDED_BY(mu_) = {};
   EngineStats stats_ ABSL_GUARDED_BY(mu_);  // of batches, and the queue time
+  absl::Time watch_sleeps_until_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // the past: awake
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::thread> threads_;

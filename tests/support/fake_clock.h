@@ -27,10 +27,17 @@ class FakeClock final : public Clock {
       MutexLock lock(&mu_);
       if (now_ >= until) return;
       waiters_.insert(waiter);
+      ++waits_;
     }
     changed->Wait(mutex);
     MutexLock lock(&mu_);
     waiters_.erase(waiters_.find(waiter));
+  }
+
+  // How often a thread has waited.
+  int waits() const {
+    MutexLock lock(&mu_);
+    return waits_;
   }
 
   void Advance(absl::Duration by) {
@@ -51,6 +58,7 @@ class FakeClock final : public Clock {
   mutable Mutex mu_;
   absl::Time now_ ABSL_GUARDED_BY(mu_) = absl::UnixEpoch() + absl::Hours(24);
   std::multiset<std::pair<CondVar*, Mutex*>> waiters_ ABSL_GUARDED_BY(mu_);
+  int waits_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace phasor::engine

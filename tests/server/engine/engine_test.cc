@@ -186,6 +186,11 @@ TEST_F(EngineTest, CallOfACallerThatLeftIsSweptFromTheQueue) {
   EXPECT_EQ(backend_.runs(), 1);
 }
 
+TEST_F(EngineTest, CallsThatLeaveTheQueueAtOnceDoNotWakeTheThreadThatWatchesIt) {
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(Submit()->Wait().ok());
+  EXPECT_LE(clock_.waits(), 2);
+}
+
 TEST_F(EngineTest, WorkerDropsACancelledCallItReaches) {
   const AnswerRef busy = BlockWorker();
   const AnswerRef gone = Submit();
