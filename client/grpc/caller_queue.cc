@@ -3,6 +3,7 @@
 #include "client/grpc/caller_queue.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "kernels/base/steady_time.h"
@@ -12,6 +13,8 @@ namespace {
 
 // After this time without a call of the thread, the server may have sent something.
 constexpr absl::Duration kUnread = absl::Milliseconds(1);
+// gRPC takes some steps to see that a connection was closed, one in each poll: 4 were not enough.
+constexpr int kPolls = 16;
 
 std::unique_ptr<CallerQueue>& QueueOfThread() {
   thread_local std::unique_ptr<CallerQueue> queue;
@@ -23,7 +26,7 @@ std::unique_ptr<CallerQueue>& QueueOfThread() {
 std::unique_ptr<CallerQueue> CallerQueue::Take() {
   std::unique_ptr<CallerQueue> queue = std::move(QueueOfThread());
   if (queue == nullptr) queue = std::make_unique<CallerQueue>();
-  if (SteadyNow() - queue->given_back_ > kUnread) queue->Poll(absl::ZeroDuration());
+  if (SteadyNow() - queue->given_back_ > kUnread) queue->ReadWhatHasCome();
   return queue;
 }
 
@@ -87,6 +90,16 @@ void CallerQueue::Poll(absl::Duration time) {
   void* tag = nullptr;
   bool ok = false;
   queue_.AsyncNext(&tag, &ok, WallTimeAfter(time));
+}
+
+void CallerQueue::ReadWhatHasCome() {
+  // One thread reads for all queues. Another one that polls meanwhile finds nothing, and would go
+  // on before what came to its own connection has been dealt with.
+  static std::mutex reading;
+  const std::lock_guard<std::mutex> lock(reading);
+  void* tag = nullptr;
+  bool ok = false;
+  for (int i = 0; i < kPolls; ++i) queue_.AsyncNext(&tag, &ok, gpr_inf_past(GPR_CLOCK_REALTIME));
 }
 
 bool CallerQueue::PollUntil(absl::FunctionRef<bool()> done, const WaitLimits& limits) {

@@ -55,8 +55,10 @@ class CallerQueue {
   bool PollUntil(absl::FunctionRef<bool()> done, const WaitLimits& limits);
 
  private:
-  // Lets gRPC make progress for this time.
+  // Lets gRPC make progress for this time. gRPC rounds it up to whole milliseconds.
   void Poll(absl::Duration time);
+  // Lets gRPC read what has come, without waiting for more.
+  void ReadWhatHasCome();
 
   grpc::CompletionQueue queue_;
   absl::Time given_back_ = absl::InfinitePast();

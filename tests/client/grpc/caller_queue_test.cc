@@ -6,6 +6,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <memory>
 #include <utility>
@@ -37,6 +38,19 @@ TEST_F(CallerQueueTest, AThreadKeepsOneQueue) {
   queue_ = CallerQueue::Take();
   EXPECT_EQ(queue_.get(), first);
   EXPECT_NE(CallerQueue::Take().get(), first) << "while the other is in use";
+}
+
+// How often this thread has given up its processor to wait.
+int64_t Waits() {
+  rusage usage = {};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
+}
+
+TEST_F(CallerQueueTest, ReadingWhatHasComeDoesNotWaitForMore) {
+  const int64_t before = Waits();
+  for (int i = 0; i < 100; ++i) CallerQueue::Take();  // a new queue, which was never read
+  EXPECT_LT(Waits() - before, 50);
 }
 
 TEST_F(CallerQueueTest, AWaitEndsWithItsOperation) {

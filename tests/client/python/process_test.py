@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -315,14 +316,19 @@ def test_ctrl_c_ends_a_call_whose_bytes_a_server_does_not_take():
         np.testing.assert_array_equal(y, x[:1] + 1)
 
 
-def test_a_call_that_is_made_once_survives_a_connection_that_was_closed_meanwhile():
-    with testing.Server("--max-connection-idle", "1s") as server, phasor.Client(server.target) as client:
-        x = client.empty((4, 2, 128))  # the server writes it where it lies, so the call is not repeated
-        x[:] = 1
-        for pause in (0, 1.3, 1.7, 2.5):
-            time.sleep(pause)
-            client.apply_rope_(x, positions=[0] * 4, spec=LLAMA)
-        np.testing.assert_array_equal(x, np.ones_like(x))
+def test_calls_that_are_made_once_survive_connections_that_were_closed_meanwhile():
+    def call_now_and_then(target):
+        with phasor.Client(target) as client:
+            x = client.empty((4, 2, 128))  # the server writes it where it lies, so the call is not repeated
+            x[:] = 1
+            for pause in (0, 1.7, 2.5):
+                time.sleep(pause)
+                client.apply_rope_(x, positions=[0] * 4, spec=LLAMA)
+            np.testing.assert_array_equal(x, np.ones_like(x))
+
+    with testing.Server("--max-connection-idle", "1s") as server, ThreadPoolExecutor(8) as threads:
+        for client in [threads.submit(call_now_and_then, server.target) for _ in range(8)]:
+            client.result()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
