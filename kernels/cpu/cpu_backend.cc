@@ -94,6 +94,16 @@ int64_t LastLevelCacheBytes() {
   return (size >> kib) && kib > 0 ? std::min(kib << 10, kMost) : kMost;
 }
 
+// How many pages of a token memory should serve at once. On an Intel Xeon a copy of four at once is
+// 7 % faster than one by one. On an AMD EPYC of Zen 5 rotations are mostly 5 to 25 % faster one by
+// one.
+int64_t PagesInTurns() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("intel")) return 4;
+#endif
+  return 1;
+}
+
 // Runs jobs on the caller's thread and a pool. Threads: as Backend says. Owns the pool.
 class CpuBackend final : public Backend {
  public:
@@ -102,6 +112,7 @@ class CpuBackend final : public Backend {
         encode_(GetEncode(options.target)),
         rotary_(GetRotary(options.target)),
         stream_bytes_(options.stream_bytes > 0 ? options.stream_bytes : LastLevelCacheBytes() / 2),
+        pages_in_turns_(options.pages_in_turns > 0 ? options.pages_in_turns : PagesInTurns()),
         pool_(options.threads) {}
 
   std::string_view name() const override { return options_.name; }
@@ -256,6 +267,7 @@ class CpuBackend final : public Backend {
     const int64_t bytes = RowBytes(job) * job.batch * job.tokens;
     args.stream = 2 * bytes > most_cached;
     args.fetch = bytes > 2 * stream_bytes_;
+    args.pages_in_turns = pages_in_turns_;
     args.scratch = ThreadScratch().Get(RotaryScratchBytes(args));
     PositionRoom<64 * kMaxAxes> positions, from_positions;
     args.positions = positions.data();
@@ -310,6 +322,7 @@ class CpuBackend final : public Backend {
   const EncodeKernel encode_;
   const RotaryKernel rotary_;
   const int64_t stream_bytes_;
+  const int64_t pages_in_turns_;
   ThreadPool pool_;
 };
 

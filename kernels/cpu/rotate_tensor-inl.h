@@ -34,6 +34,7 @@ struct HeadRows {
   int64_t x_bytes;  // from one head to the next
   int64_t y_bytes;
   const std::byte* ahead;  // nullptr, or the rows of a later token, which are fetched meanwhile
+  int64_t pages_in_turns;  // of the heads, if rows are fetched
 };
 
 // Fetches lanes into the second cache: the first has few places for lines that are on their way.
@@ -60,12 +61,10 @@ HWY_INLINE bool AreNumbers(int64_t second, int64_t n, const HeadRows& rows) {
   return E::AreNumbers(largest);
 }
 
-// The distance of heads that are rotated one after another. While tokens are fetched ahead, up to
-// four pages of a token take turns: memory serves several pages at once faster than one by one.
+// The distance of heads that are rotated one after another.
 HWY_INLINE int64_t HeadStep(const HeadRows& rows) {
-  constexpr int64_t kMostPages = 4;
   if (rows.ahead == nullptr) return 1;
-  const int64_t pages = HWY_MIN(rows.heads * rows.y_bytes / kPageBytes, kMostPages);
+  const int64_t pages = HWY_MIN(rows.heads * rows.y_bytes / kPageBytes, rows.pages_in_turns);
   return pages > 1 ? (rows.heads + pages - 1) / pages : 1;
 }
 
@@ -289,7 +288,7 @@ HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& ten
     }
     rotate(HeadRows{TokenOf(tensor, t) + h * tensor.x_head_bytes,
                     tensor.y + y_offset + h * tensor.y_head_bytes, heads, tensor.x_head_bytes,
-                    tensor.y_head_bytes, x_ahead},
+                    tensor.y_head_bytes, x_ahead, args.pages_in_turns},
            args.frequency_heads == 1 ? t : t * args.frequency_heads + h);
   };
   // Pages keep the heads of a token near one another, so that tables are read once for all heads.
@@ -331,9 +330,11 @@ HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
     for (size_t block = 0; first < args.pairs; ++block) {
       const int64_t pairs = blocks ? args.blocks[block] : args.pairs;
       const int64_t at = begin + 2 * first * kBytes;
-      RotateHeads<E, kStream>(args, scratch, row, first, pairs,
-                              {rows.x + at, rows.y + at, rows.heads, rows.x_bytes, rows.y_bytes,
-                               rows.ahead == nullptr ? nullptr : rows.ahead + at});
+      HeadRows part = rows;
+      part.x += at;
+      part.y += at;
+      if (part.ahead != nullptr) part.ahead += at;
+      RotateHeads<E, kStream>(args, scratch, row, first, pairs, part);
       first += pairs;
     }
     if (rows.x == rows.y || begin + tail == 0) return;

@@ -90,8 +90,9 @@ struct RotaryArgs {
   };
   const Tensor* tensors = nullptr;
   int64_t tensor_count = 0;
-  bool stream = false;  // hint: nobody reads the outputs soon
-  bool fetch = false;   // hint: no cache has the tokens
+  bool stream = false;         // hint: nobody reads the outputs soon
+  bool fetch = false;          // hint: no cache has the tokens
+  int64_t pages_in_turns = 1;  // hint, with `fetch`: heads of as many pages of a token take turns
   // Working memory: RotaryScratchBytes() bytes, aligned to 64 bytes.
   std::byte* scratch = nullptr;
   float* lanes = nullptr;  // for tensors with rows: KeyLanesBytes(head_dim), aligned to 64 bytes

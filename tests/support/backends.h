@@ -31,16 +31,18 @@ inline Backend& FastestBackend() {
 
 inline std::vector<NamedBackend> AllBackends() {
   std::vector<NamedBackend> all;
-  const auto add = [&](cpu::Target target, int threads, int64_t stream_bytes) {
-    all.push_back({StrCat(cpu::Name(target), "_", threads, "t", stream_bytes == 1 ? "_stream" : ""),
-                   cpu::MakeCpuBackend({target, threads, stream_bytes})});
+  const auto add = [&](const cpu::CpuBackendOptions& options, std::string_view how = "") {
+    all.push_back({StrCat(cpu::Name(options.target), "_", options.threads, "t", how),
+                   cpu::MakeCpuBackend(options)});
   };
-  add(cpu::Target::kScalar, 1, 0);
+  add({cpu::Target::kScalar, 1});
   for (cpu::Target target : cpu::RunnableTargets()) {
     if (target == cpu::Target::kScalar) continue;
-    add(target, 1, 0);
-    add(target, 1, 1);  // every output counts as larger than the caches
-    add(target, 3, 0);
+    add({target, 1});
+    // Every output counts as larger than the caches.
+    add({.target = target, .stream_bytes = 1, .pages_in_turns = 1}, "_stream");
+    add({.target = target, .stream_bytes = 1, .pages_in_turns = 4}, "_stream_pages");
+    add({target, 3});
   }
   const cuda::CudaBackendOptions small_chunks{
       .chunk_bytes = int64_t{64} << 10, .slots = 2, .least_bytes = 0};
