@@ -18,8 +18,8 @@ struct CpuBackendOptions {
   // cache, which cores share. A rotation counts what it reads and writes, and may have twice as
   // many with more than one thread. Other jobs count what they write.
   int64_t stream_bytes = 0;
-  // Heads of so many pages of a token are rotated in turns where tokens are fetched ahead; 0: what
-  // the processor is fastest with.
+  // Heads of so many pages of a token are rotated in turns where tokens are fetched ahead; 0: four
+  // on Intel's processors, otherwise one.
   int64_t pages_in_turns = 0;
   std::string_view name = "cpu";
 };

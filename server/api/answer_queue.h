@@ -30,8 +30,8 @@ class AnswerQueue {
   enum class Step { kNothing, kWrite, kHold };
 
   const grpc::ByteBuffer& front() const { return answers_.front().message; }
-  // Whether gRPC may keep the first answer until the next is written. Not that of the whole stream:
-  // the initial metadata goes with it, and gRPC says that it is written only when both are sent.
+  // Whether gRPC may keep the first answer until the next is written. Never the stream's first: the
+  // initial metadata goes with it, and gRPC says that it is written only when both are sent.
   bool CanWaitForNext() const { return more() && wrote_; }
 
   // A message has come. `alone`: no other is unanswered.
@@ -85,7 +85,7 @@ class AnswerQueue {
 
   std::deque<Answer> answers_;
   bool busy_ = false;   // the first one is being written or held
-  bool wrote_ = false;  // an answer
+  bool wrote_ = false;  // an answer was written
   // Messages came while others were unanswered: since one last came alone, and before that.
   bool overlapped_ = false;
   bool overlapped_before_ = false;

@@ -14,8 +14,8 @@
 namespace phasor {
 namespace {
 
-// The messages arrive together. gRPC's two threads compute the first two, and then find the third
-// before what ends the wait of the first answer.
+// The messages arrive together. gRPC's two threads compute the first two. They then receive the
+// third before the wait of the first answer ends.
 TEST(FirstAnswersTest, ThoseThatAreReadyTogetherLeave) {
   FakeBackend backend;
   const std::unique_ptr<Server> server = testing::StartServer(
