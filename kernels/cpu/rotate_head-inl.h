@@ -102,9 +102,10 @@ HWY_INLINE int64_t RotateHalfSplitVectors(D d, int64_t begin, int64_t pairs, con
     }
   }
   for (; j + lanes <= pairs; j += lanes) {
+    const auto first = LoadedBefore(E::Load(x1 + j), x2);
+    const auto second = Opaque(E::Load(x2 + j));
     decltype(hn::Zero(d)) a, b;
-    RotatePair(Opaque(E::Load(x1 + j)), Opaque(E::Load(x2 + j)), Opaque(hn::LoadU(d, cos + j)),
-               Opaque(hn::LoadU(d, sin + j)), a, b);
+    RotatePair(first, second, Opaque(hn::LoadU(d, cos + j)), Opaque(hn::LoadU(d, sin + j)), a, b);
     E::Store(a, y1 + j);
     E::Store(b, y2 + j);
   }
@@ -163,11 +164,16 @@ struct Streamed<F16> : F16 {
   }
 };
 
-// Rotates a vector of neighbouring lanes from lane i on.
+// Rotates a vector of neighbouring lanes by the same lanes of both tables.
+HWY_INLINE Vf RotateNeighbours(Vf cos_sin, Vf neg_cos, Vf v) {
+  const Vf x = Opaque(v);
+  return hn::MulAdd(hn::DupOdd(x), neg_cos, hn::Mul(hn::DupEven(x), cos_sin));
+}
+
+// The same from lane i of the tables of one token on.
 HWY_INLINE Vf RotateNeighbours(const Trig32& trig, int64_t i, Vf v) {
   const Df d;
-  const auto product = hn::Mul(hn::DupEven(v), hn::LoadU(d, trig.cos_sin + i));
-  return hn::MulAdd(hn::DupOdd(v), hn::LoadU(d, trig.neg_cos + i), product);
+  return RotateNeighbours(hn::LoadU(d, trig.cos_sin + i), hn::LoadU(d, trig.neg_cos + i), v);
 }
 
 // Rotates neighbouring lanes x[2j], x[2j + 1].

@@ -9,14 +9,12 @@
 #define PHASOR_KERNELS_CPU_ROTATE_TENSOR_INL_H_
 #endif
 
-#include <cmath>
 #include <cstring>
-#include <type_traits>
 
 #include "kernels/cpu/elements-inl.h"
 #include "kernels/cpu/memory-inl.h"
 #include "kernels/cpu/rotary_tables-inl.h"
-#include "kernels/cpu/rotate_head-inl.h"
+#include "kernels/cpu/rotate_heads-inl.h"
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/ops/rotary.h"
 
@@ -25,182 +23,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace phasor::cpu {
 namespace HWY_NAMESPACE {
-
-// Rows of heads that share tables, from the first lane that rotates.
-struct HeadRows {
-  const std::byte* x;
-  std::byte* y;
-  int64_t heads;
-  int64_t x_bytes;  // from one head to the next
-  int64_t y_bytes;
-  const std::byte* ahead;  // nullptr, or the rows of a later token, which are fetched meanwhile
-  int64_t pages_in_turns;  // of the heads, if rows are fetched
-};
-
-// Fetches lanes into the second cache: the first has few places for lines that are on their way.
-HWY_INLINE void Fetch(const std::byte* lanes, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += kLineBytes)
-    __builtin_prefetch(lanes + i, /*rw=*/0, /*locality=*/2);
-}
-
-// Whether rotations of numbers are numbers: no product of an amplitude and a key overflows.
-HWY_INLINE bool KeepsNumbers(const RotaryArgs& args) {
-  return !HasXpos(args) && std::abs(args.amplitude) < 0x1p64;
-}
-
-// Whether lanes [0, n) and [second, second + n) of each head are neither infinite nor NaNs.
-template <typename E>
-HWY_INLINE bool AreNumbers(int64_t second, int64_t n, const HeadRows& rows) {
-  auto largest = hn::Zero(typename E::D8());
-  for (int64_t h = 0; h < rows.heads; ++h) {
-    const auto* x = reinterpret_cast<const typename E::T*>(rows.x + h * rows.x_bytes);
-    for (int64_t i = 0; i < n; i += E::kCodes) {
-      largest = E::Larger(E::Larger(largest, x + i), x + second + i);
-    }
-  }
-  return E::AreNumbers(largest);
-}
-
-// The distance of heads that are rotated one after another.
-HWY_INLINE int64_t HeadStep(const HeadRows& rows) {
-  if (rows.ahead == nullptr) return 1;
-  const int64_t pages = HWY_MIN(rows.heads * rows.y_bytes / kPageBytes, rows.pages_in_turns);
-  return pages > 1 ? (rows.heads + pages - 1) / pages : 1;
-}
-
-// Calls rotate(x, y) for each head, and fetches `fetched` bytes of it of the token ahead.
-template <typename E, typename Rotate>
-HWY_INLINE void ForEachHeadOf(const HeadRows& rows, int64_t fetched, const Rotate& rotate) {
-  const int64_t step = HeadStep(rows);
-  for (int64_t first = 0; first < step; ++first) {
-    for (int64_t h = first; h < rows.heads; h += step) {
-      if (rows.ahead != nullptr) Fetch(rows.ahead + h * rows.x_bytes, fetched);
-      rotate(reinterpret_cast<const typename E::T*>(rows.x + h * rows.x_bytes),
-             reinterpret_cast<typename E::T*>(rows.y + h * rows.y_bytes));
-    }
-  }
-}
-
-// Rotates the first `split` of pairs [first, first + n) of each head as even and odd pairs, whose
-// tables have the distance `half`. Codes of one byte are stored when the next ones have been read
-// and rotated: processors have no room for so many instructions that wait for one another.
-template <typename E, bool kStream>
-HWY_INLINE void RotateHalfSplitEvenOdd(const Trig32& trig, int64_t half, int64_t first, int64_t n,
-                                       int64_t split, const HeadRows& rows) {
-  using Lane = typename E::T;
-  const Df df;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
-  constexpr bool kLater = sizeof(Lane) == 1;
-  const float* const cos = trig.cos_split + first / 2;
-  const float* const sin = trig.sin_split + first / 2;
-  const E element;
-  Vf even1, even2, odd1, odd2;
-  Lane* last = nullptr;
-  const auto store = [&] HWY_ATTR {
-    element.template StoreEvenOdd<kStream>(even1, odd1, last);
-    element.template StoreEvenOdd<kStream>(even2, odd2, last + n);
-  };
-  const int64_t fetched = 2 * n * static_cast<int64_t>(sizeof(Lane));
-  ForEachHeadOf<E>(rows, fetched, [&](const Lane* x, Lane* y) HWY_ATTR {
-    for (int64_t i = 0; i < split / 2; i += lanes) {
-      Vf e1, e2, o1, o2;
-      element.LoadEvenOdd(x + 2 * i, e1, o1);
-      element.LoadEvenOdd(x + n + 2 * i, e2, o2);
-      const auto load = [&](const float* p) HWY_ATTR { return Opaque(hn::LoadU(df, p + i)); };
-      RotatePair(e1, e2, load(cos), load(sin), e1, e2);
-      RotatePair(o1, o2, load(cos + half), load(sin + half), o1, o2);
-      if (kLater && last != nullptr) store();
-      even1 = e1, even2 = e2, odd1 = o1, odd2 = o2;
-      last = y + 2 * i;
-      if (!kLater) store();
-    }
-  });
-  if (kLater && last != nullptr) store();
-}
-
-// Rotates pairs [first, first + n) of each head. What is less than a vector follows after all
-// heads: the calls of memcpy there would make each head load all constants again. `half` is the
-// distance of odd pairs in the split tables.
-template <typename E, bool kStream>
-HWY_INLINE void RotateHalfSplitHeads(const RotaryArgs& args, const Trig32& trig, int64_t half,
-                                     int64_t first, int64_t n, const HeadRows& rows) {
-  using Lane = typename E::T;
-  const float* const cos = trig.cos + first;
-  const float* const sin = trig.sin + first;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
-  const int64_t done = n - n % lanes;
-  if constexpr (InEvenOdd<E>) {
-    const int64_t split = first % 2 == 0 ? n - n % (2 * lanes) : 0;
-    bool numbers = false;
-    if constexpr (HasNumbers<E>) {
-      numbers = KeepsNumbers(args) && AreNumbers<E>(n, split, rows);
-      if (numbers) {
-        RotateHalfSplitEvenOdd<typename E::Numbers, kStream>(trig, half, first, n, split, rows);
-      }
-    }
-    if (!numbers) RotateHalfSplitEvenOdd<E, kStream>(trig, half, first, n, split, rows);
-    if (split < done) {
-      ForEachHeadOf<E>(rows, 0, [&](const Lane* x, Lane* y) HWY_ATTR {
-        RotateHalfSplitVectors<E>(Df(), split, n, cos, sin, x, x + n, y, y + n);
-      });
-    }
-  } else {
-    using Out = std::conditional_t<kStream, Streamed<E>, E>;
-    const int64_t fetched = 2 * n * static_cast<int64_t>(sizeof(Lane));
-    ForEachHeadOf<E>(rows, fetched, [&](const Lane* x, Lane* y) HWY_ATTR {
-      RotateHalfSplitVectors<Out>(Df(), 0, n, cos, sin, x, x + n, y, y + n);
-    });
-  }
-  if (done == n) return;
-  ForEachHeadOf<E>(rows, 0, [&](const Lane* x, Lane* y) HWY_ATTR {
-    RotateHalfSplitRest<E>(Df(), done, n, cos, sin, x, x + n, y, y + n);
-  });
-}
-
-// Rotates pairs [first, first + n) of each head by the tables of `row`. Rows begin at the first of
-// these lanes.
-template <typename E, bool kStream>
-HWY_INLINE void RotateHeads(const RotaryArgs& args, const Scratch& scratch, int64_t row,
-                            int64_t first, int64_t n, const HeadRows& rows) {
-  using Lane = typename E::T;
-  const bool half_split = args.pairing_in != Pairing::kInterleaved;
-  const bool mixed = args.pairing_in != args.pairing_out;
-  const auto each = [&](const auto& rotate) HWY_ATTR {
-    ForEachHeadOf<E>(rows, 2 * n * static_cast<int64_t>(sizeof(Lane)), rotate);
-  };
-  if constexpr (std::is_same_v<E, F64>) {
-    const Trig64 trig = RowTrig64(scratch, row);
-    each([&](const double* x, double* y) HWY_ATTR {
-      if (mixed) {
-        RotateMixed<E>(Dd(), args, trig.cos, trig.sin, x, y, scratch.lanes_in, scratch.lanes_out);
-      } else if (half_split) {
-        RotateHalfSplit<E>(Dd(), n, trig.cos + first, trig.sin + first, x, x + n, y, y + n);
-      } else {
-        RotateInterleaved64(trig, n, x, y);
-      }
-    });
-  } else {
-    const Trig32 trig = RowTrig32(scratch, row);
-    using Out = std::conditional_t<kStream, Streamed<E>, E>;
-    if (mixed) {
-      each([&](const Lane* x, Lane* y) HWY_ATTR {
-        RotateMixed<E>(Df(), args, trig.cos, trig.sin, x, y,
-                       reinterpret_cast<float*>(scratch.lanes_in),
-                       reinterpret_cast<float*>(scratch.lanes_out));
-      });
-    } else if (half_split) {
-      RotateHalfSplitHeads<E, kStream>(args, trig, scratch.stride / 2, first, n, rows);
-    } else {
-      each([&](const Lane* x, Lane* y) HWY_ATTR {
-        if constexpr (InEvenOdd<E>) {
-          RotateInterleavedEvenOdd<E, kStream>(trig, n, x, y);
-        } else {
-          RotateInterleaved<Out>(trig, n, x, y);
-        }
-      });
-    }
-  }
-}
 
 // Whether the lanes of every head can be written past the caches.
 HWY_INLINE bool CanStream(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,

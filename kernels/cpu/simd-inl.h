@@ -55,6 +55,16 @@ HWY_INLINE V Opaque(V v) {
   return v;
 }
 
+// Opaque(v), which is loaded before what is loaded from p later. Compilers would change that order,
+// and processors read ahead of loads in the order of their addresses.
+template <class V, typename T>
+HWY_INLINE V LoadedBefore(V v, const T*& p) {
+#if HWY_ARCH_X86
+  __asm__("" : "+v"(v.raw), "+r"(p));
+#endif
+  return v;
+}
+
 // The lanes 0, n / 2, 1, n / 2 + 1, ... of n.
 HWY_INLINE Vu64 AlternateHalves(Vu64 v) {
   const Du64 d;

@@ -109,7 +109,7 @@ TEST(RotaryTest, EveryBackendReturnsTheReferencesBytes) {
   for (Dtype dtype : kFloatDtypes) {
     for (Pairing in : kBothPairings) {
       for (Pairing out : kBothPairings) {
-        for (int64_t dim : {2, 6, 14, 16, 18, 32, 34, 64, 80, 128}) {
+        for (int64_t dim : {2, 6, 14, 16, 18, 32, 34, 64, 80, 128, 256}) {
           for (bool in_place : {true, false}) {
             RotaryCall call;
             call.plan = RotaryPlan(dim + 5, 3, dim, in, out, dim == 34 ? 1.2 : 1.0);
