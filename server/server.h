@@ -55,10 +55,10 @@ class Server {
   virtual absl::StatusOr<ReloadReport> Reload(const ServerOptions& options) = 0;
 
   // Has gRPC receive on as few of its threads as `cores` cores are good for, and keeps those awake.
-  // It receives on all of them while small and large calls come together, while calls are very
-  // large, and if there are GPUs. If one thread is enough and only large calls come, that thread
-  // also computes calls of up to 16 times options.inline_bytes. The threads belong to the process:
-  // one server of it may be told so.
+  // It receives on all of them while small and large messages come together, while messages are
+  // very large, and if there are GPUs. If one thread is enough and only large calls come, that
+  // thread also computes calls of up to 16 times options.inline_bytes. The threads belong to the
+  // process: one server of it may be told so.
   virtual void ReceiveOnFewThreads(int cores) = 0;
 
   // Sets a function to be called once, from any thread, when a GPU is lost and

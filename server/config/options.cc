@@ -86,7 +86,7 @@ const std::vector<Option>& Options() {
        Count{&O::threads, 0, 1024}},
       {"inline-bytes",
        "calls that read and write up to this many bytes run on the thread that received "
-       "them",
+       "them; bytes of shared memory count a quarter",
        Bytes{&O::inline_bytes, 0, kGiB}},
       {"plan-cache-bytes", "memory of compiled specs that are kept for the calls to come",
        Bytes{&O::plan_cache_bytes, 0, kTiB}},

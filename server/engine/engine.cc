@@ -164,7 +164,7 @@ class Engine::Impl {
   bool IsSmall(const Call& call) const {
     const bool slow = std::any_of(call.items.begin(), call.items.end(), IsSlow);
     const int64_t limit = inline_bytes_.load(std::memory_order_relaxed);
-    return call.work_bytes() <= (slow ? limit / kSlowFactor : limit);
+    return call.inline_bytes() <= (slow ? limit / kSlowFactor : limit);
   }
 
   // Whether the backend wants this call to run together with others.
@@ -396,18 +396,16 @@ class Engine::Impl {
   void Run(Batch batch) {
     absl::InlinedVector<Call*, 1> calls;
     calls.reserve(batch.calls.size());
-    int64_t bytes = 0;
+    int64_t bytes = 0, message_bytes = 0;
     for (const AdmittedCall& admitted : batch.calls) {
       calls.push_back(admitted.call.get());
       bytes += admitted.call->work_bytes();
+      message_bytes += admitted.call->cost_bytes;
     }
     RunFacts facts;
     Results results = RunCalls(calls, backend_, pool_, clock_, &facts);
     jobs_.fetch_add(facts.jobs, std::memory_order_relaxed);
-    if (bytes > kLargeRunBytes) {
-      counters_.large_jobs.fetch_add(facts.jobs, std::memory_order_relaxed);
-      counters_.large_bytes.fetch_add(bytes, std::memory_order_relaxed);
-    }
+    if (bytes > kLargeRunBytes) counters_.CountLargeRun(facts.jobs, bytes, message_bytes);
     if (batch.gathers) EndRun();
     if (options_.observer != nullptr) {
       options_.observer->Ran(

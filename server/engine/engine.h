@@ -36,7 +36,8 @@ struct EngineOptions {
   // Bytes of requests in flight and of responses not yet freed, > 0. Calls beyond it are refused.
   int64_t max_inflight_bytes = int64_t{4} << 30;
   // Calls that read and write at most this many bytes run inside Submit, unless they are to run
-  // together with others. PARITY calls use 1/16 of it. >= 0.
+  // together with others. Bytes of shared memory count a quarter (kHeldShare). PARITY calls use
+  // 1/16 of the limit. >= 0.
   int64_t inline_bytes = 1 << 20;
   // Memory of the plans that are cached. >= 0.
   int64_t plan_cache_bytes = int64_t{64} << 20;
@@ -57,11 +58,12 @@ struct EngineStats {
   int64_t batches_full = 0;        // the limit on bytes
   int64_t batches_most_calls = 0;  // the limit on calls
   int64_t batched_calls = 0;
-  int64_t batched_bytes = 0;    // read and written
-  int64_t jobs = 0;             // given to the backend, in batches or alone
-  int64_t large_jobs = 0;       // in large runs
-  int64_t large_bytes = 0;      // read and written by large runs
-  int64_t calls_refused = 0;    // over the byte budget, or while draining
+  int64_t batched_bytes = 0;        // read and written
+  int64_t jobs = 0;                 // given to the backend, in batches or alone
+  int64_t large_jobs = 0;           // in large runs
+  int64_t large_bytes = 0;          // read and written by large runs
+  int64_t large_message_bytes = 0;  // of these, in messages and copies
+  int64_t calls_refused = 0;        // over the byte budget, or while draining
   int64_t calls_expired = 0;    // deadline passed in the queue or before a large message was read
   int64_t calls_cancelled = 0;  // caller gone, likewise
   int64_t inflight_bytes = 0;

@@ -11,13 +11,13 @@ namespace phasor::engine {
 
 enum class Load : uint8_t {
   kNone,   // there were none
-  kSmall,  // small on average
+  kSmall,  // small on average, or not kLarge, and with small messages: tensors are in shared memory
   kLarge,  // all of them large, on average up to a limit
-  kMixed,  // large on average: with small ones among them, or beyond the limit
+  kMixed,  // others
 };
 
-// The runs of an engine between two states of it. `most_bytes`: the limit of kLarge. Threads: pure
-// function.
+// The runs of an engine between two states of it. `most_bytes`: the limit of kLarge, in bytes as
+// Call::inline_bytes counts them. Threads: pure function.
 Load LoadBetween(const EngineStats& before, const EngineStats& now, int64_t most_bytes);
 
 }  // namespace phasor::engine

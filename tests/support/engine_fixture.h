@@ -39,6 +39,15 @@ class EngineFixture : public ::testing::Test {
     return answer;
   }
 
+  // Submits such a call, which also reads and writes so much shared memory.
+  AnswerRef SubmitWithShared(int64_t bytes) {
+    auto answer = std::make_shared<Answer>();
+    auto call = BytesCall(answer, text_, 3);
+    call->other_bytes = bytes;
+    engine().Submit(std::move(call));
+    return answer;
+  }
+
   // Submits a call and waits until a worker is stuck with it, until Release.
   AnswerRef BlockWorker() {
     backend_.Hold();

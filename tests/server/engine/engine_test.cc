@@ -42,6 +42,15 @@ TEST_F(EngineTest, LargerCallRunsOnAWorker) {
   EXPECT_EQ(engine().stats().calls_queued, 1);
 }
 
+TEST_F(EngineTest, BytesOfSharedMemoryCountAQuarterOfThatLimit) {
+  options_.inline_bytes = 16 + 5;
+  for (const int64_t other_bytes : {5 * kHeldShare + 3, 6 * kHeldShare}) {
+    const AnswerRef answer = SubmitWithShared(other_bytes);
+    ASSERT_TRUE(answer->Wait().ok());
+    EXPECT_EQ(answer->thread() == std::this_thread::get_id(), other_bytes < 6 * kHeldShare);
+  }
+}
+
 TEST_F(EngineTest, TheLimitOfCallsThatRunOnTheSubmittingThreadCanChange) {
   options_.inline_bytes = 15;
   for (const int64_t inline_bytes : {16, 15, 16}) {
@@ -80,6 +89,10 @@ TEST_F(EngineTest, CountsLargeRuns) {
   EXPECT_EQ(engine().stats().jobs, 2);
   EXPECT_EQ(engine().stats().large_jobs, 1);
   EXPECT_EQ(engine().stats().large_bytes, kLargeRunBytes + 2);
+  EXPECT_EQ(engine().stats().large_message_bytes, kLargeRunBytes + 2);
+  ASSERT_TRUE(SubmitWithShared(100)->Wait().ok());
+  EXPECT_EQ(engine().stats().large_bytes, 2 * (kLargeRunBytes + 2) + 100);
+  EXPECT_EQ(engine().stats().large_message_bytes, 2 * (kLargeRunBytes + 2));
 }
 
 TEST_F(EngineTest, RefusesWhatExceedsTheBudgetAndAdmitsAgainAfterwards) {
