@@ -41,9 +41,11 @@ def copy(x, y, threads):
 
 
 def fill(out, threads):
-    """{name: function} that writes what an encoding does, as copy."""
+    """{name: function} that writes as much as an encoding, as copy. No zeros: Zen 5 writes those
+    to memory at twice the speed of other bytes."""
     try:
-        return {"memory": bytes_of(out, threads).zero_}
+        target = bytes_of(out, threads)
+        return {"memory": lambda: target.fill_(0x3F)}
     except ImportError:
         return {}
 
