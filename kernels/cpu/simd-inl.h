@@ -58,7 +58,7 @@ HWY_INLINE V Opaque(V v) {
 // Opaque(v), which is loaded before what is loaded from p later. Compilers would change that order,
 // and processors read ahead of loads in the order of their addresses.
 template <class V, typename T>
-HWY_INLINE V LoadedBefore(V v, const T*& p) {
+HWY_INLINE V LoadedBefore(V v, [[maybe_unused]] const T*& p) {
 #if HWY_ARCH_X86
   __asm__("" : "+v"(v.raw), "+r"(p));
 #endif
