@@ -28,7 +28,7 @@ struct Bench {
   const Arguments arguments;
   Report* report;
   Client shared;
-  Client other;  // of another server, which computes as it does without large calls
+  Client other;  // of a server that never gets large calls
   Client staged;
   Client inproc;
   RawClient echo;

@@ -103,8 +103,8 @@ bool IsSlow(const Item& item);
 // How many bytes one of its bytes counts for.
 inline constexpr int64_t kSlowFactor = 16;
 
-// So many bytes of memory that is only named in the messages count as one of theirs, where a thread
-// that receives is to compute: nobody receives, gathers and sends them.
+// So many bytes of memory that messages only name count as one byte of a message when the thread
+// that receives may compute: nobody receives, gathers and sends them.
 inline constexpr int64_t kHeldShare = 4;
 
 // The interface between the engine and the sender of a call. The engine owns a call from Submit
@@ -140,7 +140,7 @@ class Call {
   int64_t received_bytes = 0;  // the part of the cost that is in memory while the call waits
   int64_t other_bytes = 0;     // of `held` memory, read and written: counts as work, not as cost
   int64_t work_bytes() const { return cost_bytes + other_bytes; }
-  // The work as a limit on calls that run inside Submit counts it.
+  // The work, as the limit on calls that run inside Submit counts it.
   int64_t inline_bytes() const { return cost_bytes + other_bytes / kHeldShare; }
   absl::Time deadline = absl::InfiniteFuture();
   Phases phases = {};           // the engine sets `started` to `computed`

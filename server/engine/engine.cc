@@ -164,7 +164,7 @@ class Engine::Impl {
   bool IsSmall(const Call& call) const {
     const bool slow = std::any_of(call.items.begin(), call.items.end(), IsSlow);
     const int64_t limit = inline_bytes_.load(std::memory_order_relaxed);
-    return call.inline_bytes() <= (slow ? limit / kSlowFactor : limit);
+    return slow ? call.work_bytes() <= limit / kSlowFactor : call.inline_bytes() <= limit;
   }
 
   // Whether the backend wants this call to run together with others.
