@@ -239,6 +239,7 @@ class CpuBackend final : public Backend {
     args.add_to_row_bytes = job.add_to_row_bytes;
     args.embedding_scale = job.embedding_scale;
     args.stream = job.positions->count() * job.out_row_bytes > stream_bytes_;
+    args.rounds_to_bfloat16 = options_.rounds_to_bfloat16;
     args.scratch = ThreadScratch().Get(EncodeScratchBytes(plan.table, args.layout->width));
     PositionRoom<kEncodeTile * kMaxAxes> positions;
     args.positions = positions.data();

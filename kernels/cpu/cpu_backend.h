@@ -21,6 +21,7 @@ struct CpuBackendOptions {
   // Heads of so many pages of a token are rotated in turns where tokens are fetched ahead; 0: four
   // on Intel's processors, otherwise one.
   int64_t pages_in_turns = 0;
+  bool rounds_to_bfloat16 = RoundsToBFloat16();  // whether to use that instruction
   std::string_view name = "cpu";
 };
 

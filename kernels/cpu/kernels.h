@@ -26,6 +26,9 @@ std::string_view Name(Target target);
 // The targets that this machine can run, best first, kScalar last.
 const std::vector<Target>& RunnableTargets();
 
+// Whether the CPU rounds vectors of kAvx3 to BFLOAT16 in one instruction (AVX512_BF16).
+bool RoundsToBFloat16();
+
 // The kernels of one target, which must be one of RunnableTargets().
 // Encode's leaves it to the caller to call hwy::FlushStream() after it wrote past the caches
 // (args.stream), before other threads read.

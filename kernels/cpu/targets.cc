@@ -56,4 +56,12 @@ const std::vector<Target>& RunnableTargets() {
   return *targets;
 }
 
+bool RoundsToBFloat16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace phasor::cpu

@@ -51,7 +51,8 @@ struct EncodeArgs {
   const std::byte* add_to = nullptr;  // nullptr: nothing to add
   int64_t add_to_row_bytes = 0;
   double embedding_scale = 1.0;
-  bool stream = false;  // hint: nobody reads the output soon
+  bool stream = false;              // hint: nobody reads the output soon
+  bool rounds_to_bfloat16 = false;  // the CPU has an instruction for that
   // Working memory: EncodeScratchBytes() bytes, aligned to 64 bytes.
   std::byte* scratch = nullptr;
 };

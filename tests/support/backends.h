@@ -43,6 +43,9 @@ inline std::vector<NamedBackend> AllBackends() {
     add({.target = target, .stream_bytes = 1, .pages_in_turns = 1}, "_stream");
     add({.target = target, .stream_bytes = 1, .pages_in_turns = 4}, "_stream_pages");
     add({target, 3});
+    if (target == cpu::Target::kAvx3 && cpu::RoundsToBFloat16()) {
+      add({.target = target, .rounds_to_bfloat16 = false}, "_without_bf16");
+    }
   }
   const cuda::CudaBackendOptions small_chunks{
       .chunk_bytes = int64_t{64} << 10, .slots = 2, .least_bytes = 0};
