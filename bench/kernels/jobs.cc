@@ -84,6 +84,26 @@ void EncodeRun::Run(Backend& backend, std::byte* out) const {
   RunOrDie(backend, MakeEncodeJob(prepared_, nullptr, out));
 }
 
+EncodeArithmetic::EncodeArithmetic(EncodeCase c, Backend& one, int threads)
+    : one_(&one), pool_(threads) {
+  constexpr int64_t kBytes = 128 << 10;
+  const int64_t row_bytes = c.bytes() / c.rows;
+  const int64_t rows = std::clamp(kBytes / row_bytes, int64_t{1}, c.rows);
+  pieces_ = c.rows / rows;
+  c.rows = rows;
+  run_.emplace(c);
+  for (int t = 0; t < threads; ++t) memory_.emplace_back(c.bytes());
+}
+
+void EncodeArithmetic::Run() {
+  const auto threads = static_cast<int64_t>(memory_.size());
+  pool_.ParallelFor(threads, [&](int64_t t) {
+    for (int64_t i = pieces_ * t / threads; i < pieces_ * (t + 1) / threads; ++i) {
+      run_->Run(*one_, memory_[static_cast<size_t>(t)].data());
+    }
+  });
+}
+
 RopeRun::RopeRun(const RopeCase& test_case)
     : q_bytes_(test_case.q_bytes()),
       prepared_(ValueOrDie(PrepareRope(RequestOf(test_case), CompilePlan, "item"))) {

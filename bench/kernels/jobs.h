@@ -5,10 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/harness.h"
 #include "kernels/backend/backend.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/request/request.h"
 
 namespace phasor::bench {
@@ -53,6 +56,21 @@ class EncodeRun {
 
  private:
   PreparedEncode prepared_;
+};
+
+// Encode of as many rows, 128 KiB at a time to one place for each thread: computes as much as the
+// case and waits for no memory. `one` has one thread and outlives this.
+class EncodeArithmetic {
+ public:
+  EncodeArithmetic(EncodeCase test_case, Backend& one, int threads);
+  void Run();
+
+ private:
+  Backend* one_;
+  cpu::ThreadPool pool_;
+  std::optional<EncodeRun> run_;
+  int64_t pieces_;
+  std::vector<Memory> memory_;
 };
 
 // Borrows `test_case.positions`.

@@ -22,7 +22,6 @@
 #include "kernels/base/cores.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/thread_pool.h"
 #include "kernels/request/paged_cache.h"
 
 namespace phasor::bench {
@@ -73,36 +72,6 @@ std::string_view CacheName(Cache cache, int64_t working_set) {
   return cache == Cache::kWarm ? "warm" : "cold";
 }
 
-// Encode of the case into little memory, over and over: computes as much and waits for no memory.
-class Arithmetic {
- public:
-  Arithmetic(EncodeCase c, Backend& one, int threads) : one_(&one), pool_(threads) {
-    const int64_t row_bytes = c.bytes() / c.rows;
-    const int64_t rows = std::clamp(kBytes / row_bytes, int64_t{1}, c.rows);
-    pieces_ = c.rows / rows;
-    c.rows = rows;
-    run_.emplace(c);
-    for (int t = 0; t < threads; ++t) memory_.emplace_back(c.bytes());
-  }
-
-  void Run() {
-    const auto threads = static_cast<int64_t>(memory_.size());
-    pool_.ParallelFor(threads, [&](int64_t t) {
-      for (int64_t i = pieces_ * t / threads; i < pieces_ * (t + 1) / threads; ++i) {
-        run_->Run(*one_, memory_[static_cast<size_t>(t)].data());
-      }
-    });
-  }
-
- private:
-  static constexpr int64_t kBytes = 128 << 10;
-  Backend* one_;
-  cpu::ThreadPool pool_;
-  std::optional<EncodeRun> run_;
-  int64_t pieces_;
-  std::vector<Memory> memory_;
-};
-
 // `memset_bytes`: memset fills another buffer of this size; 0: it fills the output itself.
 void BenchEncode(Bench& bench, const EncodeCase& c, const Isa& isa, Backend& backend,
                  int64_t memset_bytes, std::optional<double> target) {
@@ -114,7 +83,7 @@ void BenchEncode(Bench& bench, const EncodeCase& c, const Isa& isa, Backend& bac
   const Memory other(std::max<int64_t>(memset_bytes, 1));
   const Memory& filled = memset_bytes > 0 ? other : out;
   Copier& copier = bench.CopierOf(backend);
-  Arithmetic arithmetic(c, *isa.one, backend.threads());
+  EncodeArithmetic arithmetic(c, *isa.one, backend.threads());
   const auto seconds = MedianSeconds(
       bench.arguments,
       {{[&] { encode.Run(backend, out.data()); }},

@@ -66,7 +66,7 @@ class Report:
         )
 
     def add(self, row, seconds, baseline, baseline_seconds, target=None, least_seconds=None):
-        """`least_seconds`: what reading and writing the same memory takes, and nothing else: the floor of bench/harness.h."""
+        """`least_seconds`: what the part that cannot be left out takes: the floor of bench/harness.h."""
         ratio = baseline_seconds / seconds
         most = None if least_seconds is None else baseline_seconds / least_seconds
         met = None if target is None else ratio >= (target if most is None else min(target, 0.9 * most))

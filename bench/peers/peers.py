@@ -125,12 +125,16 @@ def bench_rope(report, settings, phasor, backend, threads, case):
         getattr(run, "close", lambda: None)()
 
 
-def bench_encode(report, settings, phasor, backend, threads, rows, dim, dtype):
+def bench_encode(report, settings, phasor, backends, threads, rows, dim, dtype):
+    backend = backends[threads]
     out = np.zeros((rows, dim), NUMPY[dtype])
     ours = phasor.encode(backend, rows, dim, dtype, out)
     ours()
     peers = working_peers(libraries.ENCODE, [out], TOLERANCE[dtype], lambda peer: peer(rows, dim, dtype, threads))
-    seconds = median_seconds({"phasor": ours} | libraries.fill(out.copy(), threads) | peers, **settings)
+    arithmetic = {"arithmetic": phasor.arithmetic(backends[1], rows, dim, dtype, threads)}
+    fill = libraries.fill(out.copy(), threads)
+    seconds = median_seconds({"phasor": ours} | arithmetic | fill | peers, **settings)
+    least = max(seconds["arithmetic"], seconds.get("memory", 0))
     row = {
         "name": "peer_encode",
         "shape": f"{rows}x{dim} sin|cos",
@@ -139,7 +143,7 @@ def bench_encode(report, settings, phasor, backend, threads, rows, dim, dtype):
         "cache": "DRAM" if out.nbytes >= cache_bytes() else "warm",
     }
     for name in peers:
-        report.add(row, seconds["phasor"], f"peer:{name}", seconds[name], TARGET_ENCODE[name], seconds.get("memory"))
+        report.add(row, seconds["phasor"], f"peer:{name}", seconds[name], TARGET_ENCODE[name], least)
 
 
 def main():
@@ -156,7 +160,7 @@ def main():
     for threads, backend in backends.items():
         for rows, dim in encodes:
             for dtype in ("FLOAT32", "BFLOAT16"):
-                bench_encode(report, settings, phasor, backend, threads, rows, dim, dtype)
+                bench_encode(report, settings, phasor, backends, threads, rows, dim, dtype)
         for dtype, interleaved in (("FLOAT32", False), ("FLOAT32", True), ("BFLOAT16", False), ("FLOAT16", False)):
             for tokens in token_counts:
                 bench_rope(report, settings, phasor, backend, threads, RopeCase(tokens, dtype, interleaved))

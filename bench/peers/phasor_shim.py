@@ -9,7 +9,7 @@ DTYPES = {"FLOAT32": 1, "FLOAT16": 2, "BFLOAT16": 3}
 class Phasor:
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
-        for name in ("backend", "encode", "rope"):
+        for name in ("backend", "encode", "arithmetic", "rope"):
             getattr(self.library, f"phasor_bench_{name}").restype = ctypes.c_void_p
         self.library.phasor_bench_target.restype = ctypes.c_char_p
 
@@ -26,6 +26,12 @@ class Phasor:
         )
         place = ctypes.c_void_p(out.ctypes.data)
         return lambda: self.library.phasor_bench_run_encode(backend, plan, place)
+
+    def arithmetic(self, one, rows, dim, dtype, threads):
+        """A function that computes as much as encode's and waits for no memory. `one`: a backend of one thread."""
+        sizes = (ctypes.c_int64(rows), ctypes.c_int64(dim))
+        run = ctypes.c_void_p(self.library.phasor_bench_arithmetic(b"timestep-sin-cos", *sizes, DTYPES[dtype], one, threads))
+        return lambda: self.library.phasor_bench_run_arithmetic(run)
 
     def rope(self, backend, case, x, y):
         """A function that rotates x (q then k) into y, which may be x."""

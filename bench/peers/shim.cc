@@ -14,6 +14,7 @@
 
 using phasor::Backend;
 using phasor::Dtype;
+using phasor::bench::EncodeArithmetic;
 using phasor::bench::EncodeCase;
 using phasor::bench::EncodeRun;
 using phasor::bench::RopeCase;
@@ -51,6 +52,17 @@ void* phasor_bench_encode(const char* preset, int64_t rows, int64_t dim, int dty
 void phasor_bench_run_encode(void* backend, void* encode, void* out) {
   static_cast<EncodeRun*>(encode)->Run(*static_cast<Backend*>(backend),
                                        static_cast<std::byte*>(out));
+}
+
+// The arithmetic of an encoding on as many threads. `one` is a backend of one thread.
+void* phasor_bench_arithmetic(const char* preset, int64_t rows, int64_t dim, int dtype, void* one,
+                              int threads) {
+  return new EncodeArithmetic(EncodeCase{preset, rows, dim, static_cast<Dtype>(dtype)},
+                              *static_cast<Backend*>(one), threads);
+}
+
+void phasor_bench_run_arithmetic(void* arithmetic) {
+  static_cast<EncodeArithmetic*>(arithmetic)->Run();
 }
 
 // Copies the positions.
