@@ -181,15 +181,16 @@ HWY_NOINLINE void RotateFourBlocksOf(const RotaryArgs& args, const Scratch& scra
                       tensor.heads * bytes <= kTokenBytes;
   streamed |= stream;
   HWY_ALIGN std::byte token[kTokenBytes + 64];
-  ForEachRow(args, tensor, [&](const HeadRows& rows, int64_t row) HWY_ATTR {
+  const auto rotate = [&](const std::byte* x_row, std::byte* y_row, int64_t heads,
+                          const std::byte* ahead, int64_t row) HWY_ATTR {
     const Trig32 trig = RowTrig32(scratch, row);
-    std::byte* const out = stream ? token + reinterpret_cast<uintptr_t>(rows.y) % 64 : rows.y;
+    std::byte* const out = stream ? token + reinterpret_cast<uintptr_t>(y_row) % 64 : y_row;
     FourBlocksQ8 last;
     std::byte* last_y = nullptr;
-    for (int64_t h = 0; h < rows.heads; ++h) {
-      const std::byte* x = rows.x + h * rows.x_bytes + begin;
-      std::byte* y = out + h * rows.y_bytes + begin;
-      if (rows.ahead != nullptr) Fetch(rows.ahead + h * rows.x_bytes + begin, bytes);
+    for (int64_t h = 0; h < heads; ++h) {
+      const std::byte* x = x_row + h * tensor.x_head_bytes + begin;
+      std::byte* y = out + h * tensor.y_head_bytes + begin;
+      if (ahead != nullptr) Fetch(ahead + h * tensor.x_head_bytes + begin, bytes);
       for (int64_t first = 0; first < args.pairs; first += kPairsQ8, x += step, y += step) {
         FourBlocksQ8 next;
         next.Decode(x, x + second);
@@ -201,8 +202,9 @@ HWY_NOINLINE void RotateFourBlocksOf(const RotaryArgs& args, const Scratch& scra
       }
     }
     if (last_y != nullptr) last.Store(last_y, last_y + second);
-    if (stream) StreamBytes(out, rows.heads * bytes, rows.y);
-  });
+    if (stream) StreamBytes(out, heads * bytes, y_row);
+  };
+  ForEachRow(args, tensor, rotate);
 }
 #endif
 

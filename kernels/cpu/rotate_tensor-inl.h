@@ -91,8 +91,11 @@ HWY_NOINLINE void FetchNextPages(const RotaryArgs& args, const RotaryArgs::Tenso
   if (tensor.x_offsets == nullptr && has_next) FetchPages(tensor, t + 1);
 }
 
-// Calls rotate(rows, row) for every token that is written, with the heads that share the tables of
-// `row`: all of them, unless heads have their own frequencies or are outermost in a whole tensor.
+// Calls rotate(x, y, heads, ahead, row) for every token that is written, with the first of the
+// heads that share the tables of `row`: all of them, unless heads have their own frequencies or are
+// outermost in a whole tensor. `ahead` is what HeadRows says. Not a struct: it would be copied in
+// larger parts than it was just written in, which waits for all writes before, those of the token
+// before too.
 template <typename Rotate>
 HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                            const Rotate& rotate) {
@@ -108,9 +111,8 @@ HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& ten
     } else if (args.stream && heads == tensor.heads) {
       FetchNextPages(args, tensor, t);
     }
-    rotate(HeadRows{TokenOf(tensor, t) + h * tensor.x_head_bytes,
-                    tensor.y + y_offset + h * tensor.y_head_bytes, heads, tensor.x_head_bytes,
-                    tensor.y_head_bytes, x_ahead, args.pages_in_turns},
+    rotate(TokenOf(tensor, t) + h * tensor.x_head_bytes,
+           tensor.y + y_offset + h * tensor.y_head_bytes, heads, x_ahead,
            args.frequency_heads == 1 ? t : t * args.frequency_heads + h);
   };
   // Pages keep the heads of a token near one another, so that tables are read once for all heads.
@@ -130,11 +132,13 @@ HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& ten
 template <typename One>
 HWY_INLINE void ForEachHead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                             const One& one) {
-  ForEachRow(args, tensor, [&](const HeadRows& rows, int64_t row) HWY_ATTR {
-    for (int64_t h = 0; h < rows.heads; ++h) {
-      one(rows.x + h * rows.x_bytes, rows.y + h * rows.y_bytes, row);
+  const auto each = [&](const std::byte* x, std::byte* y, int64_t heads, const std::byte* /*ahead*/,
+                        int64_t row) HWY_ATTR {
+    for (int64_t h = 0; h < heads; ++h) {
+      one(x + h * tensor.x_head_bytes, y + h * tensor.y_head_bytes, row);
     }
-  });
+  };
+  ForEachRow(args, tensor, each);
 }
 
 // Not inlined, for the same reason as EmitBlock of encode.
@@ -145,28 +149,26 @@ HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
   const int64_t begin = args.rotary_begin * kBytes;
   const int64_t end = begin + 2 * args.pairs * kBytes;
   const int64_t tail = args.head_dim * kBytes - end;
-  ForEachRow(args, tensor, [&](const HeadRows& rows, int64_t row) HWY_ATTR {
+  const auto rotate = [&](const std::byte* x, std::byte* y, int64_t heads, const std::byte* ahead,
+                          int64_t row) HWY_ATTR {
     const bool blocks =
         args.pairing_in == Pairing::kBlockHalfSplit && args.pairing_out == args.pairing_in;
     int64_t first = 0;
     for (size_t block = 0; first < args.pairs; ++block) {
       const int64_t pairs = blocks ? args.blocks[block] : args.pairs;
       const int64_t at = begin + 2 * first * kBytes;
-      HeadRows part = rows;
-      part.x += at;
-      part.y += at;
-      if (part.ahead != nullptr) part.ahead += at;
-      RotateHeads<E, kStream>(args, scratch, row, first, pairs, part);
+      RotateHeads<E, kStream>(args, scratch, row, first, pairs,
+                              {x + at, y + at, heads, tensor.x_head_bytes, tensor.y_head_bytes,
+                               ahead == nullptr ? nullptr : ahead + at, args.pages_in_turns});
       first += pairs;
     }
-    if (rows.x == rows.y || begin + tail == 0) return;
-    for (int64_t h = 0; h < rows.heads; ++h) {
-      const std::byte* const x = rows.x + h * rows.x_bytes;
-      std::byte* const y = rows.y + h * rows.y_bytes;
+    if (x == y || begin + tail == 0) return;
+    for (; heads > 0; --heads, x += tensor.x_head_bytes, y += tensor.y_head_bytes) {
       if (begin > 0) std::memcpy(y, x, static_cast<size_t>(begin));
       if (tail > 0) std::memcpy(y + end, x + end, static_cast<size_t>(tail));
     }
-  });
+  };
+  ForEachRow(args, tensor, rotate);
 }
 
 template <typename E>
