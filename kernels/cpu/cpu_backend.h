@@ -21,7 +21,8 @@ struct CpuBackendOptions {
   // Heads of so many pages of a token are rotated in turns where tokens are fetched ahead; 0: four
   // on Intel's processors, otherwise one.
   int64_t pages_in_turns = 0;
-  bool rounds_to_bfloat16 = RoundsToBFloat16();  // whether to use that instruction
+  // Whether kAvx3 uses that instruction. The CPU must have it.
+  bool rounds_to_bfloat16 = RoundsToBFloat16();
   std::string_view name = "cpu";
 };
 

@@ -93,9 +93,9 @@ HWY_NOINLINE void FetchNextPages(const RotaryArgs& args, const RotaryArgs::Tenso
 
 // Calls rotate(x, y, heads, ahead, row) for every token that is written, with the first of the
 // heads that share the tables of `row`: all of them, unless heads have their own frequencies or are
-// outermost in a whole tensor. `ahead` is what HeadRows says. Not a struct: it would be copied in
-// larger parts than it was just written in, which waits for all writes before, those of the token
-// before too.
+// outermost in a whole tensor. `ahead` is as in HeadRows. These are not in a struct: a copy of it
+// would read larger parts than were just written, and so wait for all earlier writes, those of the
+// token before too.
 template <typename Rotate>
 HWY_INLINE void ForEachRow(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                            const Rotate& rotate) {
