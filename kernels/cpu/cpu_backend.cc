@@ -168,16 +168,17 @@ class CpuBackend final : public Backend {
     const int64_t rows = Rows(job);
     if (rows == 0) return;
     const int64_t row_bytes = std::max<int64_t>(RowBytes(job), 1) * (IsScalar(job) ? 16 : 1);
-    // Pieces of a few hundred KiB, and enough of them that threads finish together.
+    // Pieces of a few hundred KiB, and as many for each thread.
     // A token has rows in all layers of a move; several tokens have whole pages.
     const auto* const move = std::get_if<MoveJob>(&job);
     const int64_t least = move != nullptr && move->mode != MoveMode::kCompare ? kMovePiece : 1;
-    const int64_t wanted = std::max<int64_t>(kShareBytes / row_bytes, least);
     const bool whole = threads() == 1 && !(move != nullptr && move->stop != nullptr);
-    const int64_t per_piece = whole ? rows : std::min(wanted, rows);
+    int64_t count = whole ? 1 : (rows * row_bytes + kShareBytes - 1) / kShareBytes;
+    if (count > threads()) count = (count + threads() - 1) / threads() * threads();
+    const int64_t per_piece = std::max((rows + count - 1) / count, std::min(least, rows));
     for (int64_t first = 0; first < rows; first += per_piece) {
-      const int64_t count = std::min(per_piece, rows - first);
-      pieces->push_back({&job, first, count, count * row_bytes});
+      const int64_t taken = std::min(per_piece, rows - first);
+      pieces->push_back({&job, first, taken, taken * row_bytes});
     }
   }
 

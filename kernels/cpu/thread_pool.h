@@ -37,7 +37,7 @@ class ThreadPool {
 
  private:
   struct Call;
-  void Help();
+  void Help(size_t thread);
 
   // A std::mutex, because distributions build Abseil without TSan, which then cannot see what an
   // absl::Mutex orders.

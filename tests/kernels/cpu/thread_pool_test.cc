@@ -63,6 +63,33 @@ TEST(ThreadPoolTest, HelpersShareTheWorkOfABlockedCaller) {
   EXPECT_EQ(ran, 2);
 }
 
+TEST(ThreadPoolTest, EachThreadBeginsInARangeOfItsOwn) {
+  ThreadPool pool(2);
+  const auto caller = std::this_thread::get_id();
+  std::atomic<int> begun = 0;
+  std::atomic<int64_t> of_caller = -1, of_helper = -1;
+  pool.ParallelFor(9, [&](int64_t i) {
+    int64_t none = -1;
+    const bool is_caller = std::this_thread::get_id() == caller;
+    if (!(is_caller ? of_caller : of_helper).compare_exchange_strong(none, i)) return;
+    ++begun;
+    while (begun < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(of_caller, 0);
+  EXPECT_EQ(of_helper, 5) << "the caller's range is the larger one";
+}
+
+TEST(ThreadPoolTest, AThreadTakesWhatOthersLeave) {
+  ThreadPool pool(2);
+  // Piece 0 ends only after all others have run, of which two are in the range of the same thread.
+  std::atomic<int> ran = 0;
+  pool.ParallelFor(6, [&](int64_t i) {
+    while (i == 0 && ran < 5) std::this_thread::yield();
+    ++ran;
+  });
+  EXPECT_EQ(ran, 6);
+}
+
 TEST(ThreadPoolTest, WakesHelpersAndCallersThatSleep) {
   ThreadPool pool(2);
   const auto caller = std::this_thread::get_id();
