@@ -25,7 +25,8 @@ HWY_BEFORE_NAMESPACE();
 namespace phasor::cpu {
 namespace HWY_NAMESPACE {
 
-// Rows of heads that share tables, from the first lane that rotates.
+// Rows of heads that share tables, from the first lane that rotates: those of one token, or of
+// `tokens` whose tables follow one another.
 struct HeadRows {
   const std::byte* x;
   std::byte* y;
@@ -34,6 +35,10 @@ struct HeadRows {
   int64_t y_bytes;
   const std::byte* ahead;  // nullptr, or the rows of a later token, which are fetched meanwhile
   int64_t pages_in_turns;  // of the heads, if rows are fetched
+  int64_t tokens = 1;      // the rest is of more than one
+  int64_t x_token_bytes = 0;
+  int64_t y_token_bytes = 0;
+  int64_t table_floats = 0;  // from the tables of a token to the next ones
 };
 
 // Fetches lanes into the second cache: the first has few places for lines that are on their way.
@@ -144,6 +149,19 @@ HWY_INLINE bool WithTablesInRegisters(int64_t vectors, const Rotate& rotate) {
          fits(std::integral_constant<int, 4>()) || fits(std::integral_constant<int, 8>());
 }
 
+// Calls token(rows, tables) for each token, with its rows and how far its tables are from the first
+// ones. All of `rows` stays in registers: a token of 32 heads puts everything else out of the first
+// cache.
+template <typename Token>
+HWY_INLINE void ForEachTokenOf(const HeadRows& rows, const Token& token) {
+  HeadRows own = rows;
+  for (int64_t left = rows.tokens, tables = 0; left > 0; --left, tables += own.table_floats) {
+    token(own, tables);
+    own.x += own.x_token_bytes;
+    own.y += own.y_token_bytes;
+  }
+}
+
 // kCount vectors of a table.
 template <int kCount>
 struct Kept {
@@ -155,36 +173,40 @@ struct Kept {
 
 // Rotates pairs of kCount vectors of FLOAT32 or FLOAT16.
 template <typename E, int kCount>
-HWY_NOINLINE void RotateHalfSplitKept(const float* cos, const float* sin, const HeadRows& rows) {
+HWY_NOINLINE void RotateHalfSplitKept(const float* cos, const float* sin, const HeadRows& all) {
   using Lane = typename E::T;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
-  const Kept<kCount> c(cos), s(sin);
-  ForEachHeadOf<E>(rows, [&](const Lane* x, Lane* y) HWY_ATTR {
-    HWY_UNROLL(8)
-    for (int k = 0; k < kCount; ++k) {
-      const int64_t first = k * lanes, second = first + kCount * lanes;
-      const auto x1 = LoadedBefore(E::Load(x + first), x);
-      const auto x2 = Opaque(E::Load(x + second));
-      Vf a, b;
-      RotatePair(x1, x2, c.v[k], s.v[k], a, b);
-      E::Store(a, y + first);
-      E::Store(b, y + second);
-    }
+  ForEachTokenOf(all, [&](const HeadRows& rows, int64_t t) HWY_ATTR {
+    const Kept<kCount> c(cos + t), s(sin + t);
+    ForEachHeadOf<E>(rows, [&](const Lane* x, Lane* y) HWY_ATTR {
+      HWY_UNROLL(8)
+      for (int k = 0; k < kCount; ++k) {
+        const int64_t first = k * lanes, second = first + kCount * lanes;
+        const auto x1 = LoadedBefore(E::Load(x + first), x);
+        const auto x2 = Opaque(E::Load(x + second));
+        Vf a, b;
+        RotatePair(x1, x2, c.v[k], s.v[k], a, b);
+        E::Store(a, y + first);
+        E::Store(b, y + second);
+      }
+    });
   });
 }
 
 // The same of neighbouring lanes, which are kCount vectors.
 template <typename E, int kCount>
-HWY_NOINLINE void RotateInterleavedKept(const Trig32& trig, const HeadRows& rows) {
+HWY_NOINLINE void RotateInterleavedKept(const Trig32& trig, const HeadRows& all) {
   using Lane = typename E::T;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
-  const Kept<kCount> cos_sin(trig.cos_sin), neg_cos(trig.neg_cos);
-  ForEachHeadOf<E>(rows, [&](const Lane* x, Lane* y) HWY_ATTR {
-    HWY_UNROLL(8)
-    for (int k = 0; k < kCount; ++k) {
-      const int64_t i = k * lanes;
-      E::Store(RotateNeighbours(cos_sin.v[k], neg_cos.v[k], E::Load(x + i)), y + i);
-    }
+  ForEachTokenOf(all, [&](const HeadRows& rows, int64_t t) HWY_ATTR {
+    const Kept<kCount> cos_sin(trig.cos_sin + t), neg_cos(trig.neg_cos + t);
+    ForEachHeadOf<E>(rows, [&](const Lane* x, Lane* y) HWY_ATTR {
+      HWY_UNROLL(8)
+      for (int k = 0; k < kCount; ++k) {
+        const int64_t i = k * lanes;
+        E::Store(RotateNeighbours(cos_sin.v[k], neg_cos.v[k], E::Load(x + i)), y + i);
+      }
+    });
   });
 }
 
@@ -192,38 +214,43 @@ HWY_NOINLINE void RotateInterleavedKept(const Trig32& trig, const HeadRows& rows
 // distance `half`.
 template <int kCount>
 HWY_NOINLINE void RotateHalfSplitKeptBF16(const float* cos, const float* sin, int64_t half,
-                                          const HeadRows& rows) {
+                                          const HeadRows& all) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
-  const Kept<kCount> even_cos(cos), even_sin(sin), odd_cos(cos + half), odd_sin(sin + half);
-  ForEachHeadOf<BF16>(rows, [&](const uint16_t* x, uint16_t* y) HWY_ATTR {
-    HWY_UNROLL(8)
-    for (int k = 0; k < kCount; ++k) {
-      const int64_t first = 2 * k * lanes, second = first + 2 * kCount * lanes;
-      Vf e1, e2, o1, o2;
-      BF16::LoadEvenOdd(x + first, e1, o1);
-      BF16::LoadEvenOdd(x + second, e2, o2);
-      RotatePair(e1, e2, even_cos.v[k], even_sin.v[k], e1, e2);
-      RotatePair(o1, o2, odd_cos.v[k], odd_sin.v[k], o1, o2);
-      BF16::StoreEvenOdd<false>(e1, o1, y + first);
-      BF16::StoreEvenOdd<false>(e2, o2, y + second);
-    }
+  ForEachTokenOf(all, [&](const HeadRows& rows, int64_t t) HWY_ATTR {
+    const Kept<kCount> even_cos(cos + t), even_sin(sin + t), odd_cos(cos + half + t),
+        odd_sin(sin + half + t);
+    ForEachHeadOf<BF16>(rows, [&](const uint16_t* x, uint16_t* y) HWY_ATTR {
+      HWY_UNROLL(8)
+      for (int k = 0; k < kCount; ++k) {
+        const int64_t first = 2 * k * lanes, second = first + 2 * kCount * lanes;
+        Vf e1, e2, o1, o2;
+        BF16::LoadEvenOdd(x + first, e1, o1);
+        BF16::LoadEvenOdd(x + second, e2, o2);
+        RotatePair(e1, e2, even_cos.v[k], even_sin.v[k], e1, e2);
+        RotatePair(o1, o2, odd_cos.v[k], odd_sin.v[k], o1, o2);
+        BF16::StoreEvenOdd<false>(e1, o1, y + first);
+        BF16::StoreEvenOdd<false>(e2, o2, y + second);
+      }
+    });
   });
 }
 
 // Rotates neighbouring lanes of BFLOAT16, kCount vectors of pairs.
 template <int kCount>
-HWY_NOINLINE void RotateInterleavedKeptBF16(const Trig32& trig, const HeadRows& rows) {
+HWY_NOINLINE void RotateInterleavedKeptBF16(const Trig32& trig, const HeadRows& all) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
-  const Kept<kCount> cos(trig.cos), sin(trig.sin);
-  ForEachHeadOf<BF16>(rows, [&](const uint16_t* x, uint16_t* y) HWY_ATTR {
-    HWY_UNROLL(8)
-    for (int k = 0; k < kCount; ++k) {
-      const int64_t i = 2 * k * lanes;
-      Vf x1, x2, y1, y2;
-      BF16::LoadEvenOdd(x + i, x1, x2);
-      RotatePair(x1, x2, cos.v[k], sin.v[k], y1, y2);
-      BF16::StoreEvenOdd<false>(y1, y2, y + i);
-    }
+  ForEachTokenOf(all, [&](const HeadRows& rows, int64_t t) HWY_ATTR {
+    const Kept<kCount> cos(trig.cos + t), sin(trig.sin + t);
+    ForEachHeadOf<BF16>(rows, [&](const uint16_t* x, uint16_t* y) HWY_ATTR {
+      HWY_UNROLL(8)
+      for (int k = 0; k < kCount; ++k) {
+        const int64_t i = 2 * k * lanes;
+        Vf x1, x2, y1, y2;
+        BF16::LoadEvenOdd(x + i, x1, x2);
+        RotatePair(x1, x2, cos.v[k], sin.v[k], y1, y2);
+        BF16::StoreEvenOdd<false>(y1, y2, y + i);
+      }
+    });
   });
 }
 

@@ -141,10 +141,48 @@ HWY_INLINE void ForEachHead(const RotaryArgs& args, const RotaryArgs::Tensor& te
   ForEachRow(args, tensor, each);
 }
 
+// Whether the tokens of a tile are as far from one another in the tensor as their tables are, and
+// each one's heads share tables and rotate in one run of lanes, with nothing to copy beside them.
+HWY_INLINE bool TokensAreOneRun(const RotaryArgs& args, const RotaryArgs::Tensor& tensor) {
+  const bool regular = tensor.x_offsets == nullptr && tensor.y_offsets == nullptr &&
+                       tensor.x_head_bytes <= tensor.x_token_bytes && args.frequency_heads == 1;
+  const bool in_place = tensor.x == tensor.y && tensor.x_token_bytes == tensor.y_token_bytes &&
+                        tensor.x_head_bytes == tensor.y_head_bytes;
+  return regular && (in_place || 2 * args.pairs == args.head_dim) && !args.fetch &&
+         args.pairing_in == args.pairing_out && args.pairing_in != Pairing::kBlockHalfSplit;
+}
+
+// Rotates all tokens of the tile and returns true, if they are one run and registers have room for
+// a token's tables.
+template <typename E>
+HWY_INLINE bool RotateTokensIfKept(const RotaryArgs& args, const Scratch& scratch,
+                                   const RotaryArgs::Tensor& tensor) {
+  if (!TokensAreOneRun(args, tensor)) return false;
+  const int64_t begin = args.rotary_begin * static_cast<int64_t>(sizeof(typename E::T));
+  const Trig32 trig = RowTrig32(scratch, 0);
+  const HeadRows rows = {tensor.x + begin,
+                         tensor.y + begin,
+                         tensor.heads,
+                         tensor.x_head_bytes,
+                         tensor.y_head_bytes,
+                         nullptr,
+                         args.pages_in_turns,
+                         args.tokens,
+                         tensor.x_token_bytes,
+                         tensor.y_token_bytes,
+                         RowTrig32(scratch, 1).cos - trig.cos};
+  return args.pairing_in == Pairing::kInterleaved
+             ? RotateInterleavedIfKept<E>(trig, args.pairs, rows)
+             : RotateHalfSplitIfKept<E>(trig, scratch.stride / 2, 0, args.pairs, rows);
+}
+
 // Not inlined, for the same reason as EmitBlock of encode.
 template <typename E, bool kStream>
 HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
                                const RotaryArgs::Tensor& tensor) {
+  if constexpr (!kStream) {
+    if (RotateTokensIfKept<E>(args, scratch, tensor)) return;
+  }
   constexpr int64_t kBytes = sizeof(typename E::T);
   const int64_t begin = args.rotary_begin * kBytes;
   const int64_t end = begin + 2 * args.pairs * kBytes;

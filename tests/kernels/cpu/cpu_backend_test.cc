@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU backend: the way in which jobs are split does not change the bytes.
+// The CPU backend: neither the instruction set nor the way in which jobs are split changes the
+// bytes.
 #include "kernels/cpu/cpu_backend.h"
 
 #include <gtest/gtest.h>
@@ -13,6 +14,7 @@
 #include "kernels/request/request.h"
 #include "tests/support/backends.h"
 #include "tests/support/key_cache.h"
+#include "tests/support/random_jobs.h"
 #include "tests/support/tensors.h"
 
 namespace phasor::cpu {
@@ -144,6 +146,26 @@ TEST(CpuBackendTest, BatchPositionsRotateEachBatchEntryByItsOwn) {
            each.data() + b * kTokens * 16 * 4);
   }
   EXPECT_TRUE(SameBits(all, each));
+}
+
+TEST(CpuBackendTest, RandomJobsHaveTheReferencesBytes) {
+  const auto backends = phasor::testing::AllBackends();
+  const auto run = [](Backend& backend, phasor::testing::RandomJob& random) {
+    random.Reset();
+    EXPECT_TRUE(backend.Run({random.job()}).ok());
+    return random.Now();
+  };
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    phasor::testing::RandomJob random(seed);
+    const std::vector<Tensor> want = run(*backends[0].backend, random);
+    for (size_t b = 1; b < backends.size(); ++b) {
+      const std::vector<Tensor> got = run(*backends[b].backend, random);
+      for (size_t i = 0; i < want.size(); ++i) {
+        ASSERT_TRUE(got[i].GuardsIntact()) << backends[b].name << " seed " << seed;
+        ASSERT_TRUE(SameBits(want[i], got[i])) << backends[b].name << " seed " << seed;
+      }
+    }
+  }
 }
 
 // With 1.5 as the amplitude, a half of all BFLOAT16 numbers lie midway between two of them.

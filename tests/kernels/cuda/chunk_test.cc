@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "kernels/cuda/kernels.h"
-#include "tests/kernels/cuda/random_jobs.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/random_jobs.h"
 
 namespace phasor::cuda {
 namespace {

@@ -12,8 +12,8 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/items.h"
 #include "kernels/request/move_keys.h"
-#include "tests/kernels/cuda/random_jobs.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/random_jobs.h"
 
 namespace phasor::cuda {
 namespace {

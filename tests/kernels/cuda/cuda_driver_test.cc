@@ -14,7 +14,7 @@
 #include "kernels/cuda/items.h"
 #include "kernels/cuda/launch.h"
 #include "tests/kernels/cuda/moves_on_driver.h"
-#include "tests/kernels/cuda/random_jobs.h"
+#include "tests/support/random_jobs.h"
 
 namespace phasor::cuda {
 namespace {

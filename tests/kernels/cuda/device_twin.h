@@ -11,8 +11,8 @@
 
 #include "kernels/backend/batch.h"
 #include "kernels/cuda/arena.h"
-#include "tests/kernels/cuda/random_jobs.h"
 #include "tests/support/fake_export.h"
+#include "tests/support/random_jobs.h"
 
 namespace phasor::testing {
 

@@ -10,8 +10,8 @@
 #include "kernels/base/text.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/request/request.h"
-#include "tests/kernels/cuda/random_jobs.h"
 #include "tests/support/host_grid.h"
+#include "tests/support/random_jobs.h"
 
 namespace phasor::cuda {
 namespace {

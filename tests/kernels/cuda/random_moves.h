@@ -12,9 +12,9 @@
 
 #include "kernels/backend/batch.h"
 #include "kernels/base/text.h"
-#include "tests/kernels/cuda/random_jobs.h"
 #include "tests/support/hand_plans.h"
 #include "tests/support/key_cache.h"
+#include "tests/support/random_jobs.h"
 #include "tests/support/tensors.h"
 
 namespace phasor::testing {

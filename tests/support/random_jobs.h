@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random jobs in every form that kernels know, with the memory that they work on.
-#ifndef PHASOR_TESTS_KERNELS_CUDA_RANDOM_JOBS_H_
-#define PHASOR_TESTS_KERNELS_CUDA_RANDOM_JOBS_H_
+#ifndef PHASOR_TESTS_SUPPORT_RANDOM_JOBS_H_
+#define PHASOR_TESTS_SUPPORT_RANDOM_JOBS_H_
 
 #include <gtest/gtest.h>
 
@@ -393,24 +393,25 @@ class RandomJob {
   }
 
   // [batch, tokens, heads, head_dim], heads before tokens, or a view of a wider tensor.
+  RotaryStrides RandomStrides(const RotaryJob& job, const RotaryTensor& tensor) {
+    const int64_t head = job.plan->spec.head_dim * SizeOf(tensor.dtype);
+    const int64_t token = tensor.heads * head + choose_.Between(0, 1) * 8 * SizeOf(tensor.dtype);
+    const int64_t batch = job.tokens * token;
+    return choose_.Coin() ? RotaryStrides{batch, head, job.tokens * head}
+                          : RotaryStrides{batch, token, head};
+  }
+
   RotaryTensor MakeTensor(const RotaryJob& job, int64_t heads) {
     RotaryTensor tensor;
     tensor.dtype = choose_.Of(kAllComputeDtypes);
     tensor.heads = heads;
-    const int64_t head = job.plan->spec.head_dim;
-    const int64_t token = heads * head + choose_.Between(0, 1) * 8;
-    const bool heads_first = choose_.Coin();
-    const int64_t elements = job.batch * job.tokens * token;
+    const int64_t elements = job.batch * job.tokens * (heads * job.plan->spec.head_dim + 8);
     elements_.push_back(elements);
-    const int64_t size = SizeOf(tensor.dtype);
-    const RotaryStrides strides =
-        heads_first
-            ? RotaryStrides{job.tokens * token * size, head * size, job.tokens * head * size}
-            : RotaryStrides{job.tokens * token * size, token * size, head * size};
     std::byte* const x = New(tensor.dtype, elements, true);
     tensor.x = x;
     tensor.y = in_place_ ? x : New(tensor.dtype, elements, false);
-    tensor.x_strides = tensor.y_strides = strides;
+    tensor.x_strides = tensor.y_strides = RandomStrides(job, tensor);
+    if (!in_place_ && choose_.Coin()) tensor.y_strides = RandomStrides(job, tensor);
     return tensor;
   }
 
@@ -432,4 +433,4 @@ class RandomJob {
 
 }  // namespace phasor::testing
 
-#endif  // PHASOR_TESTS_KERNELS_CUDA_RANDOM_JOBS_H_
+#endif  // PHASOR_TESTS_SUPPORT_RANDOM_JOBS_H_
