@@ -189,7 +189,10 @@ HWY_INLINE void RotateFourBlocksQ8(const Trig32& trig, bool halves, int64_t firs
       RotatePair(v[i], v[i + kHalf], cos, sin, v[i], v[i + kHalf]);
     }
   } else {
-    for (int i = 0; i < 2 * kHalf; ++i) v[i] = RotateNeighbours(trig, 2 * first + i * lanes, v[i]);
+    for (int i = 0; i < 2 * kHalf; ++i) {
+      const int64_t lane = 2 * first + i * lanes;
+      v[i] = RotateNeighbours(trig.cos_sin + lane, trig.neg_cos + lane, v[i]);
+    }
   }
 }
 

@@ -170,27 +170,35 @@ HWY_INLINE Vf RotateNeighbours(Vf cos_sin, Vf neg_cos, Vf v) {
   return hn::MulAdd(hn::DupOdd(x), neg_cos, hn::Mul(hn::DupEven(x), cos_sin));
 }
 
-// The same from lane i of the tables of one token on.
-HWY_INLINE Vf RotateNeighbours(const Trig32& trig, int64_t i, Vf v) {
-  const Df d;
-  return RotateNeighbours(hn::LoadU(d, trig.cos_sin + i), hn::LoadU(d, trig.neg_cos + i), v);
+HWY_INLINE Vf RotateNeighbours(const float* cos_sin, const float* neg_cos, Vf v) {
+  return RotateNeighbours(hn::LoadU(Df(), cos_sin), hn::LoadU(Df(), neg_cos), v);
 }
 
-// Rotates neighbouring lanes x[2j], x[2j + 1].
+// Rotates neighbouring lanes x[2j], x[2j + 1], vector by vector, and returns the first lane of what
+// is less than a vector.
+template <typename E>
+HWY_INLINE int64_t RotateInterleavedVectors(const float* cos_sin, const float* neg_cos,
+                                            int64_t pairs, const typename E::T* x,
+                                            typename E::T* y) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
+  int64_t i = 0;
+  for (; i + lanes <= 2 * pairs; i += lanes) {
+    E::Store(RotateNeighbours(cos_sin + i, neg_cos + i, E::Load(x + i)), y + i);
+  }
+  return i;
+}
+
+// Rotates all of them.
 template <typename E>
 HWY_INLINE void RotateInterleaved(const Trig32& trig, int64_t pairs, const typename E::T* x,
                                   typename E::T* y) {
   using Lane = typename E::T;
-  const Df d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= 2 * pairs; i += lanes)
-    E::Store(RotateNeighbours(trig, i, E::Load(x + i)), y + i);
+  const int64_t i = RotateInterleavedVectors<E>(trig.cos_sin, trig.neg_cos, pairs, x, y);
   if (i == 2 * pairs) return;
-  HWY_ALIGN Lane buffer[hn::MaxLanes(d)] = {};
+  HWY_ALIGN Lane buffer[hn::MaxLanes(Df())] = {};
   const size_t bytes = static_cast<size_t>(2 * pairs - i) * sizeof(Lane);
   std::memcpy(buffer, x + i, bytes);
-  E::Store(RotateNeighbours(trig, i, E::Load(buffer)), buffer);
+  E::Store(RotateNeighbours(trig.cos_sin + i, trig.neg_cos + i, E::Load(buffer)), buffer);
   std::memcpy(y + i, buffer, bytes);
 }
 

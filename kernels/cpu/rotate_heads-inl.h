@@ -149,9 +149,9 @@ HWY_INLINE bool WithTablesInRegisters(int64_t vectors, const Rotate& rotate) {
          fits(std::integral_constant<int, 4>()) || fits(std::integral_constant<int, 8>());
 }
 
-// Calls token(rows, tables) for each token, with its rows and how far its tables are from the first
-// ones. All of `rows` stays in registers: a token of 32 heads puts everything else out of the first
-// cache.
+// Calls token(rows, tables) for each token, with its rows and the distance of its tables from the
+// first ones. All that stays in registers: a token of 32 heads puts everything else out of the
+// first cache.
 template <typename Token>
 HWY_INLINE void ForEachTokenOf(const HeadRows& rows, const Token& token) {
   HeadRows own = rows;
@@ -217,8 +217,8 @@ HWY_NOINLINE void RotateHalfSplitKeptBF16(const float* cos, const float* sin, in
                                           const HeadRows& all) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
   ForEachTokenOf(all, [&](const HeadRows& rows, int64_t t) HWY_ATTR {
-    const Kept<kCount> even_cos(cos + t), even_sin(sin + t), odd_cos(cos + half + t),
-        odd_sin(sin + half + t);
+    const Kept<kCount> even_cos(cos + t), even_sin(sin + t);
+    const Kept<kCount> odd_cos(cos + half + t), odd_sin(sin + half + t);
     ForEachHeadOf<BF16>(rows, [&](const uint16_t* x, uint16_t* y) HWY_ATTR {
       HWY_UNROLL(8)
       for (int k = 0; k < kCount; ++k) {
@@ -254,10 +254,36 @@ HWY_NOINLINE void RotateInterleavedKeptBF16(const Trig32& trig, const HeadRows& 
   });
 }
 
-// Rotates pairs [first, first + n) of each head and returns true, if registers have room for their
-// tables. `half` is the distance of odd pairs in the split tables.
+// Tables in memory ------------------------------------------------------------------------------
+
+// Rotates n pairs of FLOAT32 or FLOAT16, which are whole vectors.
 template <typename E>
-HWY_INLINE bool RotateHalfSplitIfKept(const Trig32& trig, int64_t half, int64_t first, int64_t n,
+HWY_NOINLINE void RotateHalfSplitWhole(const float* cos, const float* sin, int64_t n,
+                                       const HeadRows& all) {
+  using Lane = typename E::T;
+  ForEachTokenOf(all, [&](const HeadRows& rows, int64_t t) HWY_ATTR {
+    ForEachHeadOf<E>(rows, [&](const Lane* x, Lane* y) HWY_ATTR {
+      RotateHalfSplitVectors<E>(Df(), 0, n, cos + t, sin + t, x, x + n, y, y + n);
+    });
+  });
+}
+
+// The same of neighbouring lanes.
+template <typename E>
+HWY_NOINLINE void RotateInterleavedWhole(const Trig32& trig, int64_t n, const HeadRows& all) {
+  using Lane = typename E::T;
+  ForEachTokenOf(all, [&](const HeadRows& rows, int64_t t) HWY_ATTR {
+    ForEachHeadOf<E>(rows, [&](const Lane* x, Lane* y) HWY_ATTR {
+      RotateInterleavedVectors<E>(trig.cos_sin + t, trig.neg_cos + t, n, x, y);
+    });
+  });
+}
+
+// Rotates pairs [first, first + n) of each head of all tokens and returns true, if there is a loop
+// for that: pairs are whole vectors, and those of BFLOAT16 have room in registers. `half` is the
+// distance of odd pairs in the split tables.
+template <typename E>
+HWY_INLINE bool RotateHalfSplitTokens(const Trig32& trig, int64_t half, int64_t first, int64_t n,
                                       const HeadRows& rows) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
   if constexpr (std::is_same_v<E, BF16>) {
@@ -268,16 +294,19 @@ HWY_INLINE bool RotateHalfSplitIfKept(const Trig32& trig, int64_t half, int64_t 
     });
   } else if constexpr (std::is_same_v<E, F32> || std::is_same_v<E, F16>) {
     if (n % lanes != 0) return false;
-    return WithTablesInRegisters<2>(n / lanes, [&](auto count) HWY_ATTR {
-      RotateHalfSplitKept<E, count()>(trig.cos + first, trig.sin + first, rows);
-    });
+    const float* const cos = trig.cos + first;
+    const float* const sin = trig.sin + first;
+    const bool kept = WithTablesInRegisters<2>(
+        n / lanes, [&](auto count) HWY_ATTR { RotateHalfSplitKept<E, count()>(cos, sin, rows); });
+    if (!kept) RotateHalfSplitWhole<E>(cos, sin, n, rows);
+    return true;
   }
   return false;
 }
 
 // The same of the first n pairs of neighbouring lanes.
 template <typename E>
-HWY_INLINE bool RotateInterleavedIfKept(const Trig32& trig, int64_t n, const HeadRows& rows) {
+HWY_INLINE bool RotateInterleavedTokens(const Trig32& trig, int64_t n, const HeadRows& rows) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Df()));
   if constexpr (std::is_same_v<E, BF16>) {
     if (n % lanes != 0) return false;
@@ -285,13 +314,13 @@ HWY_INLINE bool RotateInterleavedIfKept(const Trig32& trig, int64_t n, const Hea
         n / lanes, [&](auto count) HWY_ATTR { RotateInterleavedKeptBF16<count()>(trig, rows); });
   } else if constexpr (std::is_same_v<E, F32> || std::is_same_v<E, F16>) {
     if (2 * n % lanes != 0) return false;
-    return WithTablesInRegisters<2>(
+    const bool kept = WithTablesInRegisters<2>(
         2 * n / lanes, [&](auto count) HWY_ATTR { RotateInterleavedKept<E, count()>(trig, rows); });
+    if (!kept) RotateInterleavedWhole<E>(trig, n, rows);
+    return true;
   }
   return false;
 }
-
-// Tables in memory ------------------------------------------------------------------------------
 
 // Rotates pairs [first, first + n) of each head. What is less than a vector follows after all
 // heads: the calls of memcpy there would make each head load all constants again. `half` is the
@@ -306,7 +335,7 @@ HWY_INLINE void RotateHalfSplitHeads(const RotaryArgs& args, const Trig32& trig,
   const int64_t done = n - n % lanes;
   const int64_t fetched = 2 * n * static_cast<int64_t>(sizeof(Lane));
   if constexpr (!kStream) {
-    if (rows.ahead == nullptr && RotateHalfSplitIfKept<E>(trig, half, first, n, rows)) return;
+    if (rows.ahead == nullptr && RotateHalfSplitTokens<E>(trig, half, first, n, rows)) return;
   }
   if constexpr (InEvenOdd<E>) {
     const int64_t split = first % 2 == 0 ? n - n % (2 * lanes) : 0;
@@ -341,7 +370,7 @@ HWY_INLINE void RotateInterleavedHeads(const Trig32& trig, int64_t n, const Head
   using Lane = typename E::T;
   const int64_t fetched = 2 * n * static_cast<int64_t>(sizeof(Lane));
   if constexpr (!kStream) {
-    if (rows.ahead == nullptr && RotateInterleavedIfKept<E>(trig, n, rows)) return;
+    if (rows.ahead == nullptr && RotateInterleavedTokens<E>(trig, n, rows)) return;
   }
   ForEachHeadOf<E>(rows, fetched, [&](const Lane* x, Lane* y) HWY_ATTR {
     if constexpr (InEvenOdd<E>) {

@@ -152,11 +152,11 @@ HWY_INLINE bool TokensAreOneRun(const RotaryArgs& args, const RotaryArgs::Tensor
          args.pairing_in == args.pairing_out && args.pairing_in != Pairing::kBlockHalfSplit;
 }
 
-// Rotates all tokens of the tile and returns true, if they are one run and registers have room for
-// a token's tables.
+// Rotates all tokens of the tile and returns true, if they are one run and there is a loop for
+// that.
 template <typename E>
-HWY_INLINE bool RotateTokensIfKept(const RotaryArgs& args, const Scratch& scratch,
-                                   const RotaryArgs::Tensor& tensor) {
+HWY_INLINE bool RotateRun(const RotaryArgs& args, const Scratch& scratch,
+                          const RotaryArgs::Tensor& tensor) {
   if (!TokensAreOneRun(args, tensor)) return false;
   const int64_t begin = args.rotary_begin * static_cast<int64_t>(sizeof(typename E::T));
   const Trig32 trig = RowTrig32(scratch, 0);
@@ -172,8 +172,8 @@ HWY_INLINE bool RotateTokensIfKept(const RotaryArgs& args, const Scratch& scratc
                          tensor.y_token_bytes,
                          RowTrig32(scratch, 1).cos - trig.cos};
   return args.pairing_in == Pairing::kInterleaved
-             ? RotateInterleavedIfKept<E>(trig, args.pairs, rows)
-             : RotateHalfSplitIfKept<E>(trig, scratch.stride / 2, 0, args.pairs, rows);
+             ? RotateInterleavedTokens<E>(trig, args.pairs, rows)
+             : RotateHalfSplitTokens<E>(trig, scratch.stride / 2, 0, args.pairs, rows);
 }
 
 // Not inlined, for the same reason as EmitBlock of encode.
@@ -181,7 +181,7 @@ template <typename E, bool kStream>
 HWY_NOINLINE void RotateTensor(const RotaryArgs& args, const Scratch& scratch,
                                const RotaryArgs::Tensor& tensor) {
   if constexpr (!kStream) {
-    if (RotateTokensIfKept<E>(args, scratch, tensor)) return;
+    if (RotateRun<E>(args, scratch, tensor)) return;
   }
   constexpr int64_t kBytes = sizeof(typename E::T);
   const int64_t begin = args.rotary_begin * kBytes;
