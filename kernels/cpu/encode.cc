@@ -15,6 +15,7 @@
 #include "kernels/cpu/elements-inl.h"
 #include "kernels/cpu/encode_block-inl.h"
 #include "kernels/cpu/encode_lines-inl.h"
+#include "kernels/cpu/encode_plan-inl.h"
 #include "kernels/cpu/memory-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
@@ -28,13 +29,6 @@ void EncodeRows(const EncodeArgs& args) { reference::Encode(args); }
 
 #else
 
-// Rows for which one vector of pairs is computed before the next vector. More rows compute the
-// phases of a first row less often, but fewer are written past the caches at up to 1.6 times the
-// speed. 16-bit floats take too long to compute for that to matter.
-HWY_INLINE int64_t SteppingTile(const EncodeArgs& args) {
-  return args.stream && args.dtype == Dtype::kFloat32 ? 16 : 64;
-}
-
 // Fetches the pages of rows [first, first + count), which are written past the caches after others.
 // Those after the last row of a call are another call's, or nobody's, which does no harm.
 HWY_INLINE void FetchNextRows(const EncodeArgs& args, int64_t first, int64_t count) {
@@ -42,38 +36,33 @@ HWY_INLINE void FetchNextRows(const EncodeArgs& args, int64_t first, int64_t cou
   FetchPagesIn(args.out + first * args.out_row_bytes, count * args.out_row_bytes);
 }
 
-// out = scale * add_to + row for rows [first, first + count), in the element type. `stream`,
-// without add_to only: whether to write past the caches.
+// out = scale * add_to + row for rows [first, first + count), in the element type. `out` may be the
+// memory of `rows`: each element is read before its place is written to.
 template <typename E>
-HWY_NOINLINE void FinishRows32(const EncodeArgs& args, int64_t first, int64_t count, bool stream,
-                               Rows32 rows) {
+HWY_NOINLINE void FinishRows32(const EncodeArgs& args, int64_t first, int64_t count, Rows32 rows,
+                               RowsOut to) {
   using T = typename E::T;
   const Df df;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
   const auto scale = hn::Set(df, static_cast<float>(args.embedding_scale));
   for (int64_t t = 0; t < count; ++t) {
     const float* row = rows.first + t * rows.stride;
-    auto* out = reinterpret_cast<T*>(args.out + (first + t) * args.out_row_bytes);
+    auto* out = reinterpret_cast<T*>(to.first + t * to.row_bytes);
     const auto* add =
         args.add_to == nullptr
             ? nullptr
             : reinterpret_cast<const T*>(args.add_to + (first + t) * args.add_to_row_bytes);
     int64_t c = 0;
     if constexpr (sizeof(T) == 2) {
-      const Du16 d16;
       for (; add == nullptr && c + 2 * lanes <= args.layout->width; c += 2 * lanes) {
         const auto two = E::Concat(hn::LoadU(df, row + c), hn::LoadU(df, row + c + lanes));
-        stream ? StreamTo(two, d16, out + c) : hn::StoreU(two, d16, out + c);
+        hn::StoreU(two, Du16(), out + c);
       }
     }
     for (; c + lanes <= args.layout->width; c += lanes) {
       auto v = hn::LoadU(df, row + c);
       if (add != nullptr) v = hn::MulAdd(scale, E::Load(add + c), v);
-      if constexpr (sizeof(T) == 4) {
-        stream ? StreamTo(v, df, out + c) : E::Store(v, out + c);
-      } else {
-        E::Store(v, out + c);
-      }
+      E::Store(v, out + c);
     }
     if (c == args.layout->width) continue;
     HWY_ALIGN T tail[hn::MaxLanes(Df())] = {};
@@ -196,64 +185,62 @@ void StepPhases(const EncodeArgs& args, const Position* step, uint64_t* steps) {
   }
 }
 
-void FinishTile(const EncodeArgs& args, int64_t first, int64_t count, bool stream, Rows32 rows) {
+void FinishTile(const EncodeArgs& args, int64_t first, int64_t count, Rows32 rows, RowsOut to) {
   switch (args.dtype) {
     case Dtype::kFloat32:
-      return FinishRows32<F32>(args, first, count, stream, rows);
+      return FinishRows32<F32>(args, first, count, rows, to);
     case Dtype::kFloat16:
-      return FinishRows32<F16>(args, first, count, stream, rows);
+      return FinishRows32<F16>(args, first, count, rows, to);
     default:
-      return FinishRows32<BF16>(args, first, count, stream, rows);
+      return FinishRows32<BF16>(args, first, count, rows, to);
   }
 }
 
-// Whether rows can be written past the caches, each as a whole.
-bool CanStreamRows(const EncodeArgs& args) {
-  const uintptr_t bits =
-      reinterpret_cast<uintptr_t>(args.out) | static_cast<uintptr_t>(args.out_row_bytes);
-  return args.add_to == nullptr && args.dtype != Dtype::kFloat64 && CanStreamAt(bits);
+// Copies rows past the caches.
+void StreamRows(const std::byte* rows, int64_t count, int64_t row_bytes, RowsOut to) {
+  if (to.row_bytes == row_bytes) return StreamCopy(rows, count * row_bytes, to.first);
+  for (int64_t t = 0; t < count; ++t) {
+    StreamCopy(rows + t * row_bytes, row_bytes, to.first + t * to.row_bytes);
+  }
 }
 
 void EncodeRows(const EncodeArgs& args) {
   const EncodeScratch scratch = CarveEncode(args);
   Position step[kMaxAxes];
-  const bool constant_step = ConstantStep(args, step);
-  if (constant_step) StepPhases(args, step, scratch.steps);
-  const bool stepping = constant_step && args.dtype != Dtype::kFloat64 && CanStep(args);
-  const bool lines = stepping && CanEmitLines(args);
-  const bool columns = args.dtype == Dtype::kFloat32 && args.add_to == nullptr &&
-                       args.out_row_bytes % static_cast<int64_t>(sizeof(float)) == 0;
-  const bool stream_columns = args.stream && columns && CanStreamColumns(args);
-  const bool stream_rows = args.stream && !lines && !stream_columns && CanStreamRows(args);
-  const bool direct = columns && !stream_rows;
-  const int64_t tile = !stepping         ? EncodeTile(*args.table)
-                       : lines || direct ? SteppingTile(args)
-                                         : EncodeRowsAtOnce(*args.table);
+  SplitLayout split;
+  const EncodePlan plan = PlanOf(args, ConstantStep(args, step), split);
+  if (plan.constant_step) StepPhases(args, step, scratch.steps);
+  const int64_t tile = TileOf(args, plan);
+  const int64_t row_bytes = args.layout->width * SizeOf(args.dtype);
+  const Rows32 rows{reinterpret_cast<float*>(scratch.rows), args.layout->width};
+  const RowsOut staged{reinterpret_cast<std::byte*>(scratch.rows), row_bytes};
   for (int64_t first = 0, count; first < args.rows; first += count) {
     count = HWY_MIN(tile, args.rows - first);
     if (args.stream) FetchNextRows(args, first + count, count);
-    if (stepping) {
+    if (plan.stepping) {
       RowPhases(*args.table, args.positions + first * args.axes, kSinCosOffset, scratch.phases);
     } else {
       const uint64_t* previous =
           first == 0 ? nullptr : scratch.phases + (tile - 1) * scratch.entries;
-      TilePhases(args, scratch, constant_step, first, count, previous);
+      TilePhases(args, scratch, plan.constant_step, first, count, previous);
     }
+    const RowsOut out{args.out + first * args.out_row_bytes, args.out_row_bytes};
+    const RowsOut to = plan.staged ? staged : out;
     if (args.dtype == Dtype::kFloat64) {
       for (int64_t t = 0; t < count; ++t) {
         EncodeRow64(args, scratch, scratch.phases + t * scratch.entries, first + t);
       }
-    } else if (lines) {
-      EmitLines(args, scratch, first, count);
-    } else if (direct) {
-      auto* out = reinterpret_cast<float*>(args.out + first * args.out_row_bytes);
-      EmitRows32(args, scratch, stepping, first, count, stream_columns,
-                 {out, args.out_row_bytes / static_cast<int64_t>(sizeof(float))});
+    } else if (plan.lines) {
+      EmitLines(args, *plan.layout, scratch, plan.stream, count, to);
+    } else if (plan.direct) {
+      EmitRows32(args, *plan.layout, scratch, plan.stepping, first, count, plan.stream,
+                 Rows32Of(to));
     } else {
-      const Rows32 rows{reinterpret_cast<float*>(scratch.rows), args.layout->width};
-      EmitRows32(args, scratch, stepping, first, count, false, rows);
-      FinishTile(args, first, count, stream_rows, rows);
+      EmitRows32(args, *plan.layout, scratch, plan.stepping, first, count, false, rows);
+      FinishTile(args, first, count, rows, to);
     }
+    if (plan.edges != nullptr) EmitEdges32(args, *plan.edges, scratch, count, Rows32Of(to));
+    if (plan.staged) StreamRows(staged.first, count, row_bytes, out);
   }
 }
 

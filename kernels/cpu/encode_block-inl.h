@@ -8,7 +8,6 @@
 #define PHASOR_KERNELS_CPU_ENCODE_BLOCK_INL_H_
 #endif
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -22,8 +21,9 @@ HWY_BEFORE_NAMESPACE();
 namespace phasor::cpu {
 namespace HWY_NAMESPACE {
 
-// How a vector of sines or cosines is written.
-enum class Emit { kStore, kStream, kAccumulate };
+// How a vector of sines or cosines is written. kEdge: into the caches, without fetching what
+// follows, which is written past them.
+enum class Emit { kStore, kEdge, kStream, kAccumulate };
 
 // The scratch of one call, parts of args.scratch.
 struct EncodeScratch {
@@ -92,11 +92,22 @@ HWY_INLINE Layout LayoutOf(const EncodeArgs& args, const EncodeBlock& block) {
   return block.stride == 2 && neighbours ? Layout::kInterleaved : Layout::kAny;
 }
 
-// Where f32 rows go: the output itself or scratch.
+// Where rows go: the output itself or scratch.
+struct RowsOut {
+  std::byte* first;
+  int64_t row_bytes;  // from one row to the next
+};
+
+// The same of f32 rows.
 struct Rows32 {
   float* first;
   int64_t stride;  // in floats
 };
+
+HWY_INLINE Rows32 Rows32Of(RowsOut rows) {
+  return {reinterpret_cast<float*>(rows.first),
+          rows.row_bytes / static_cast<int64_t>(sizeof(float))};
+}
 
 // Loads the phases from p on. For kInterleaved, orders the n lanes as 0, n / 2, 1, n / 2 + 1, ...:
 // interleaving sines and cosines within 128-bit blocks then puts neighbours side by side.
@@ -288,11 +299,21 @@ HWY_INLINE void ZeroPadding(const RowLayout& layout, int64_t count, T* row, int6
   }
 }
 
+// Computes `count` rows of blocks beside those that are written past the caches. Scratch has the
+// phases of the first one.
+void EmitEdges32(const EncodeArgs& args, const RowLayout& row, const EncodeScratch& scratch,
+                 int64_t count, Rows32 rows) {
+  for (const EncodeBlock& block : row.blocks) {
+    EmitBlockOf<Emit::kEdge, false>(args, block, LayoutOf(args, block), scratch, true, count, rows);
+  }
+  ZeroPadding(row, count, rows.first, rows.stride);
+}
+
 // Computes rows [first, first + count) of the call in f32, without add_to.
-void EmitRows32(const EncodeArgs& args, const EncodeScratch& scratch, bool stepping, int64_t first,
-                int64_t count, bool stream, Rows32 rows) {
+void EmitRows32(const EncodeArgs& args, const RowLayout& row, const EncodeScratch& scratch,
+                bool stepping, int64_t first, int64_t count, bool stream, Rows32 rows) {
   const bool scaled = static_cast<float>(args.amplitude) != 1.0f;
-  for (const EncodeBlock& block : args.layout->blocks) {
+  for (const EncodeBlock& block : row.blocks) {
     const Layout layout = LayoutOf(args, block);
     if (layout == Layout::kAny) {
       EmitAnyBlock(args, block, scratch, first, count, rows);
@@ -310,28 +331,7 @@ void EmitRows32(const EncodeArgs& args, const EncodeScratch& scratch, bool stepp
       EmitBlockOf<Emit::kStore, false>(args, block, layout, scratch, stepping, count, rows);
     }
   }
-  ZeroPadding(*args.layout, count, rows.first, rows.stride);
-}
-
-// Whether f32 rows can be computed from the phases of the first row and a step.
-HWY_INLINE bool CanStep(const EncodeArgs& args) {
-  return std::none_of(
-      args.layout->blocks.begin(), args.layout->blocks.end(),
-      [&](const EncodeBlock& block) { return LayoutOf(args, block) == Layout::kAny; });
-}
-
-// Whether columns of f32 rows can be written past the caches. Each write must fill whole lines: a
-// line that is written in two pieces, with other rows between them, takes two to seven times as
-// long. Two vectors with sines and cosines side by side do. CanEmitLines says what else can.
-HWY_INLINE bool CanStreamColumns(const EncodeArgs& args) {
-  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-  if (2 * static_cast<int64_t>(hn::Lanes(Df())) * kFloat < kLineBytes) return false;
-  int64_t bits = reinterpret_cast<intptr_t>(args.out) | args.out_row_bytes;
-  for (const EncodeBlock& block : args.layout->blocks) {
-    if (block.accumulate || LayoutOf(args, block) != Layout::kInterleaved) return false;
-    bits |= HWY_MIN(block.sin_begin, block.cos_begin) * kFloat;
-  }
-  return bits % kLineBytes == 0;
+  ZeroPadding(row, count, rows.first, rows.stride);
 }
 
 }  // namespace HWY_NAMESPACE

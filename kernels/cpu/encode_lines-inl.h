@@ -10,8 +10,6 @@
 #define PHASOR_KERNELS_CPU_ENCODE_LINES_INL_H_
 #endif
 
-#include <algorithm>
-
 #include "kernels/cpu/elements-inl.h"
 #include "kernels/cpu/encode_block-inl.h"
 #include "kernels/cpu/memory-inl.h"
@@ -192,36 +190,14 @@ HWY_NOINLINE void EmitBlockLines(const EncodeArgs& args, const EncodeBlock& bloc
   }
 }
 
-// Whether rows of a constant step can be written so: nothing is added or multiplied, and lines fill
-// each block. With `stream`, lines also begin where those of the cache do. Where a vector is a
-// line, EmitBlock is as fast for f32, except past the caches with sines and cosines apart.
-HWY_INLINE bool CanEmitLines(const EncodeArgs& args) {
-  const int64_t element_bytes = SizeOf(args.dtype);
-  const bool f32 = args.dtype == Dtype::kFloat32;
-  if (args.add_to != nullptr || static_cast<float>(args.amplitude) != 1.0f) return false;
-  if (args.out_row_bytes % element_bytes != 0) return false;
-  const bool vectors_are_lines = f32 && hn::Lanes(Df()) * sizeof(float) >= kLineBytes;
-  int64_t bits = reinterpret_cast<intptr_t>(args.out) | args.out_row_bytes;
-  for (const EncodeBlock& block : args.layout->blocks) {
-    const Layout layout = LayoutOf(args, block);
-    const bool interleaved = layout == Layout::kInterleaved;
-    if (block.accumulate || layout == Layout::kAny) return false;
-    if (vectors_are_lines && (interleaved || !args.stream)) return false;
-    if (block.pairs % (LineUnits(element_bytes) * UnitPairs(interleaved)) != 0) return false;
-    bits |=
-        (interleaved ? HWY_MIN(block.sin_begin, block.cos_begin) : block.sin_begin) * element_bytes;
-    if (layout == Layout::kApart) bits |= block.cos_begin * element_bytes;
-  }
-  return !args.stream || bits % kLineBytes == 0;
-}
-
-// Computes rows [first, first + count) of the call. Scratch has the phases of the first one.
+// Computes `count` rows. Scratch has the phases of the first one.
 template <typename E, bool kStream>
-void EmitLines(const EncodeArgs& args, const EncodeScratch& scratch, int64_t first, int64_t count) {
+void EmitLines(const EncodeArgs& args, const RowLayout& layout, const EncodeScratch& scratch,
+               int64_t count, RowsOut to) {
   using T = typename E::T;
-  auto* const rows = reinterpret_cast<T*>(args.out + first * args.out_row_bytes);
-  const int64_t stride = args.out_row_bytes / static_cast<int64_t>(sizeof(T));
-  for (const EncodeBlock& block : args.layout->blocks) {
+  auto* const rows = reinterpret_cast<T*>(to.first);
+  const int64_t stride = to.row_bytes / static_cast<int64_t>(sizeof(T));
+  for (const EncodeBlock& block : layout.blocks) {
     const Order order = OrderOf(block, LayoutOf(args, block));
     if (order == Order::kApart) {
       EmitBlockLines<E, Order::kApart, kStream>(args, block, scratch, count, rows, stride);
@@ -231,26 +207,27 @@ void EmitLines(const EncodeArgs& args, const EncodeScratch& scratch, int64_t fir
       EmitBlockLines<E, Order::kCosFirst, kStream>(args, block, scratch, count, rows, stride);
     }
   }
-  ZeroPadding(*args.layout, count, rows, stride);
+  ZeroPadding(layout, count, rows, stride);
 }
 
 template <typename E>
-HWY_INLINE void EmitLinesMaybeStream(const EncodeArgs& args, const EncodeScratch& scratch,
-                                     int64_t first, int64_t count) {
-  args.stream ? EmitLines<E, true>(args, scratch, first, count)
-              : EmitLines<E, false>(args, scratch, first, count);
+HWY_INLINE void EmitLinesMaybeStream(const EncodeArgs& args, const RowLayout& layout,
+                                     const EncodeScratch& scratch, bool stream, int64_t count,
+                                     RowsOut to) {
+  stream ? EmitLines<E, true>(args, layout, scratch, count, to)
+         : EmitLines<E, false>(args, layout, scratch, count, to);
 }
 
-HWY_INLINE void EmitLines(const EncodeArgs& args, const EncodeScratch& scratch, int64_t first,
-                          int64_t count) {
+HWY_INLINE void EmitLines(const EncodeArgs& args, const RowLayout& layout,
+                          const EncodeScratch& scratch, bool stream, int64_t count, RowsOut to) {
   if (args.dtype == Dtype::kFloat32) {
-    EmitLinesMaybeStream<LineF32>(args, scratch, first, count);
+    EmitLinesMaybeStream<LineF32>(args, layout, scratch, stream, count, to);
   } else if (args.dtype == Dtype::kFloat16) {
-    EmitLinesMaybeStream<LineF16>(args, scratch, first, count);
+    EmitLinesMaybeStream<LineF16>(args, layout, scratch, stream, count, to);
   } else if (args.rounds_to_bfloat16) {
-    EmitLinesMaybeStream<LineBF16InOne>(args, scratch, first, count);
+    EmitLinesMaybeStream<LineBF16InOne>(args, layout, scratch, stream, count, to);
   } else {
-    EmitLinesMaybeStream<LineBF16>(args, scratch, first, count);
+    EmitLinesMaybeStream<LineBF16>(args, layout, scratch, stream, count, to);
   }
 }
 

@@ -190,6 +190,40 @@ TEST(EncodeTest, RowsMayLieAnywhereAndAnyNumberOfBytesApart) {
   }
 }
 
+// Rows so wide that whole lines of the cache are written past it, wherever the first one begins.
+TEST(EncodeTest, WideRowsMayBeginAnywhereInALine) {
+  const auto backends = AllBackends();
+  std::vector<Spec> specs;
+  for (Arrangement arrangement : {Arrangement::kInterleaved, Arrangement::kConcatenated}) {
+    for (TrigOrder order : {TrigOrder::kSinCos, TrigOrder::kCosSin}) {
+      specs.push_back(Sinusoid(1536, arrangement, order));
+    }
+    specs.push_back(Sinusoid(1024 + 16, arrangement, TrigOrder::kSinCos));
+    specs.back().pad_back = 16;
+  }
+  specs.push_back(Sinusoid(2048, Arrangement::kConcatenated, TrigOrder::kSinCos));
+  specs.back().axes = 2;
+  specs.back().grouping = AxisGrouping::kAxisMajor;
+  for (const Spec& spec : specs) {
+    const auto plan = PlanOf(spec);
+    const PositionSource positions =
+        plan->spec.axes == 1
+            ? SourceOf(AxisRange{IntegerRange{131071, 3, 35}}, 1)
+            : SourceOf(PositionGrid{{IntegerRange{7, 1, 1}, IntegerRange{0, 1, 35}}}, 2);
+    for (Dtype dtype : {Dtype::kFloat32, Dtype::kBFloat16}) {
+      for (int64_t misalign = 0; misalign < 64; misalign += 4) {
+        const Call call{plan, &positions, dtype, nullptr, false, misalign};
+        const Tensor want = RunOn(*backends[0].backend, call);
+        for (const auto& b : backends) {
+          ASSERT_TRUE(SameBits(want, RunOn(*b.backend, call)))
+              << b.name << " dim " << plan->spec.dim << " " << Name(dtype) << " misalign "
+              << misalign;
+        }
+      }
+    }
+  }
+}
+
 TEST(EncodeTest, EveryBackendScalesByTheAmplitude) {
   // Encoding specs have no amplitude, but rotary tables, which are encodings of a rotary plan, do.
   const auto backends = AllBackends();
