@@ -4,6 +4,7 @@
 #define PHASOR_KERNELS_CPU_CPU_BACKEND_H_
 
 #include <memory>
+#include <optional>
 
 #include "kernels/backend/backend.h"
 #include "kernels/cpu/kernels.h"
@@ -18,9 +19,9 @@ struct CpuBackendOptions {
   // cache, which cores share. A rotation counts what it reads and writes, and may have twice as
   // many with more than one thread. Other jobs count what they write.
   int64_t stream_bytes = 0;
-  // Heads of so many pages of a token are rotated in turns where tokens are fetched ahead; 0: four
-  // on Intel's processors, otherwise one.
-  int64_t pages_in_turns = 0;
+  // Heads of so many pages of a token are rotated in turns where tokens are fetched ahead; 0: those
+  // of tensors are not fetched, only keys that move. Without a value, what was fastest on this CPU.
+  std::optional<int64_t> pages_in_turns;
   // Whether kAvx3 uses that instruction. The CPU must have it.
   bool rounds_to_bfloat16 = RoundsToBFloat16();
   std::string_view name = "cpu";

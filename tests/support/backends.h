@@ -40,6 +40,7 @@ inline std::vector<NamedBackend> AllBackends() {
     if (target == cpu::Target::kScalar) continue;
     add({target, 1});
     // Every output counts as larger than the caches.
+    add({.target = target, .stream_bytes = 1, .pages_in_turns = 0}, "_stream_unfetched");
     add({.target = target, .stream_bytes = 1, .pages_in_turns = 1}, "_stream");
     add({.target = target, .stream_bytes = 1, .pages_in_turns = 4}, "_stream_pages");
     add({target, 3});
