@@ -36,10 +36,12 @@ HWY_INLINE int64_t FirstColumn(const EncodeBlock& block, Layout layout) {
 
 // Whether columns of f32 rows can be written past the caches. Each write must fill whole lines: a
 // line that is written in two pieces, with other rows between them, takes two to seven times as
-// long. Two vectors with sines and cosines side by side do. CanEmitLines says what else can.
+// long. Two vectors with sines and cosines side by side do, if they are not multiplied.
+// CanEmitLines says what else can.
 HWY_INLINE bool CanStreamColumns(const EncodeArgs& args, const RowLayout& layout) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   if (2 * static_cast<int64_t>(hn::Lanes(Df())) * kFloat < kLineBytes) return false;
+  if (static_cast<float>(args.amplitude) != 1.0f) return false;
   const auto out = reinterpret_cast<intptr_t>(args.out);
   int64_t bits = args.out_row_bytes;
   for (const EncodeBlock& block : layout.blocks) {

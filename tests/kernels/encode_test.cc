@@ -205,19 +205,22 @@ TEST(EncodeTest, WideRowsMayBeginAnywhereInALine) {
   specs.back().axes = 2;
   specs.back().grouping = AxisGrouping::kAxisMajor;
   for (const Spec& spec : specs) {
-    const auto plan = PlanOf(spec);
+    const auto plan = std::make_shared<Plan>(*PlanOf(spec));
     const PositionSource positions =
         plan->spec.axes == 1
             ? SourceOf(AxisRange{IntegerRange{131071, 3, 35}}, 1)
             : SourceOf(PositionGrid{{IntegerRange{7, 1, 1}, IntegerRange{0, 1, 35}}}, 2);
-    for (Dtype dtype : {Dtype::kFloat32, Dtype::kBFloat16}) {
-      for (int64_t misalign = 0; misalign < 64; misalign += 4) {
-        const Call call{plan, &positions, dtype, nullptr, false, misalign};
-        const Tensor want = RunOn(*backends[0].backend, call);
-        for (const auto& b : backends) {
-          ASSERT_TRUE(SameBits(want, RunOn(*b.backend, call)))
-              << b.name << " dim " << plan->spec.dim << " " << Name(dtype) << " misalign "
-              << misalign;
+    for (const double amplitude : {1.0, 1.25}) {
+      plan->amplitude = amplitude;
+      for (Dtype dtype : {Dtype::kFloat32, Dtype::kBFloat16}) {
+        for (int64_t misalign = 0; misalign < 64; misalign += 4) {
+          const Call call{plan, &positions, dtype, nullptr, false, misalign};
+          const Tensor want = RunOn(*backends[0].backend, call);
+          for (const auto& b : backends) {
+            ASSERT_TRUE(SameBits(want, RunOn(*b.backend, call)))
+                << b.name << " dim " << plan->spec.dim << " amplitude " << amplitude << " "
+                << Name(dtype) << " misalign " << misalign;
+          }
         }
       }
     }

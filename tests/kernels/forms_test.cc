@@ -101,7 +101,7 @@ std::vector<EncodeOutput> Tables() {
 
 TEST(TableTest, EveryBackendReturnsTheReferencesBytes) {
   const auto backends = AllBackends();
-  for (const int64_t pairs : {1, 3, 8, 15, 16, 17, 33, 64}) {
+  for (const int64_t pairs : {1, 3, 8, 15, 16, 17, 33, 64, 512}) {
     for (const double amplitude : {1.0, 1.1875}) {
       const auto plan = MakeHandPlan({.pairs = pairs, .amplitude = amplitude});
       for (const EncodeOutput output : Tables()) {
