@@ -113,9 +113,31 @@ class RandomPositions {
   std::vector<std::byte> bytes_ = std::vector<std::byte>(1);
 };
 
-// A job and everything that it borrows. `before` holds copies of the initial memory; Reset restores
-// it between runs. Threads: one thread at a time.
-class RandomJob {
+// The memory that a job reads and writes, and what it held before the job ran.
+class JobMemory {
+ public:
+  // Restores the memory to what it was before the job ran.
+  void Reset() {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      std::memcpy(memory_[i]->data(), before_[i].data(),
+                  static_cast<size_t>(memory_[i]->size_bytes()));
+    }
+  }
+  const std::vector<std::unique_ptr<Tensor>>& memory() const { return memory_; }
+  // What the memory holds now.
+  std::vector<Tensor> Now() const {
+    std::vector<Tensor> now;
+    for (const auto& tensor : memory_) now.push_back(*tensor);
+    return now;
+  }
+
+ protected:
+  std::vector<std::unique_ptr<Tensor>> memory_;
+  std::vector<Tensor> before_;
+};
+
+// A job and everything that it borrows. Threads: one thread at a time.
+class RandomJob : public JobMemory {
  public:
   explicit RandomJob(uint64_t seed, bool misaligned = false)
       : choose_(seed), misaligned_(misaligned), frequent_(choose_.Between(0, 2) == 0) {
@@ -143,21 +165,6 @@ class RandomJob {
   bool moves_lanes_in_place() const {
     const auto* const rotary = std::get_if<RotaryJob>(&job_);
     return rotary != nullptr && in_place_ && PairingIn(*rotary) != PairingOut(*rotary);
-  }
-  // Restores the memory to what it was before the job ran.
-  void Reset() {
-    for (size_t i = 0; i < memory_.size(); ++i) {
-      std::memcpy(memory_[i]->data(), before_[i].data(),
-                  static_cast<size_t>(memory_[i]->size_bytes()));
-    }
-  }
-  // The memory that the job reads and writes.
-  const std::vector<std::unique_ptr<Tensor>>& memory() const { return memory_; }
-  // What the memory holds now.
-  std::vector<Tensor> Now() const {
-    std::vector<Tensor> now;
-    for (const auto& tensor : memory_) now.push_back(*tensor);
-    return now;
   }
 
  private:
@@ -424,8 +431,6 @@ class RandomJob {
   BiasRule rule_;
   std::vector<std::shared_ptr<const Plan>> plans_;
   std::vector<std::unique_ptr<RandomPositions>> positions_;
-  std::vector<std::unique_ptr<Tensor>> memory_;
-  std::vector<Tensor> before_;
   std::vector<int64_t> elements_;  // of the tensors of a rotary job
   std::list<std::vector<int64_t>> offsets_;
   Job job_;

@@ -20,7 +20,7 @@
 namespace phasor::testing {
 
 // A move and everything that it borrows. Threads: one thread at a time.
-class RandomMove {
+class RandomMove : public JobMemory {
  public:
   // `compares`: a copy, as a comparison.
   explicit RandomMove(uint64_t seed, bool compares = false) : choose_(seed) {
@@ -62,19 +62,6 @@ class RandomMove {
       }
       before_[i] = *memory_[i];
     }
-  }
-  // Restores the memory to what it was before the job ran.
-  void Reset() {
-    for (size_t i = 0; i < memory_.size(); ++i) {
-      std::memcpy(memory_[i]->data(), before_[i].data(),
-                  static_cast<size_t>(memory_[i]->size_bytes()));
-    }
-  }
-  const std::vector<std::unique_ptr<Tensor>>& memory() const { return memory_; }
-  std::vector<Tensor> Now() const {
-    std::vector<Tensor> now;
-    for (const auto& tensor : memory_) now.push_back(*tensor);
-    return now;
   }
   std::string Describe() const {
     std::string text = copies_ ? "copy" : "move";
@@ -261,8 +248,6 @@ class RandomMove {
   std::vector<KeyForm> forms_;
   std::vector<MoveTokens> groups_;
   std::vector<MovePlane> planes_;
-  std::vector<std::unique_ptr<Tensor>> memory_;  // of bytes
-  std::vector<Tensor> before_;
   std::vector<double> tolerances_;
   std::vector<KeyReport> reports_;
 };
