@@ -38,15 +38,17 @@ inline std::vector<NamedBackend> AllBackends() {
   add({cpu::Target::kScalar, 1});
   for (cpu::Target target : cpu::RunnableTargets()) {
     if (target == cpu::Target::kScalar) continue;
+    add({target, 3});
+#ifndef __SANITIZE_THREAD__  // which has nothing to find where there is one thread
     add({target, 1});
     // Every output counts as larger than the caches.
     add({.target = target, .stream_bytes = 1, .pages_in_turns = 0}, "_stream_unfetched");
     add({.target = target, .stream_bytes = 1, .pages_in_turns = 1}, "_stream");
     add({.target = target, .stream_bytes = 1, .pages_in_turns = 4}, "_stream_pages");
-    add({target, 3});
     if (target == cpu::Target::kAvx3 && cpu::RoundsToBFloat16()) {
       add({.target = target, .rounds_to_bfloat16 = false}, "_without_bf16");
     }
+#endif
   }
   const cuda::CudaBackendOptions small_chunks{
       .chunk_bytes = int64_t{64} << 10, .slots = 2, .least_bytes = 0};
