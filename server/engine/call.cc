@@ -20,8 +20,15 @@ const Input* Item::Find(Role role, int index) const {
 }
 
 bool IsSlow(const Item& item) {
-  const Plan* const plan = item.status.ok() ? PlanOf(item.prepared) : nullptr;
-  return plan != nullptr && plan->parity.has_value();
+  if (!item.status.ok()) return false;
+  const Plan* const plan = PlanOf(item.prepared);
+  if (plan != nullptr && plan->parity.has_value()) return true;
+  if (const auto* const move = std::get_if<PreparedMove>(&item.prepared)) {
+    return move->mode == MoveMode::kCompare;
+  }
+  const auto* const encode = std::get_if<PreparedEncode>(&item.prepared);
+  if (encode == nullptr || encode->output.shape.empty()) return false;
+  return encode->output.shape.back() * SizeOf(encode->output.dtype) < kNarrowRowBytes;
 }
 
 }  // namespace phasor::engine

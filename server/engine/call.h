@@ -97,8 +97,11 @@ struct Result {
   BufferRef buffer;  // all outputs; the response may share it until it is sent
 };
 
-// Whether a byte of this item takes many times as long as usual: PARITY computes element by
-// element.
+// Rows of encodings that have fewer bytes take as long as rows of so many.
+inline constexpr int64_t kNarrowRowBytes = 64;
+
+// Whether a byte of this item takes many times as long as usual: PARITY and COMPARE compute element
+// by element, and encodings take a while for each row, however narrow it is.
 bool IsSlow(const Item& item);
 // How many bytes one of its bytes counts for.
 inline constexpr int64_t kSlowFactor = 16;

@@ -162,9 +162,10 @@ class Engine::Impl {
  private:
   // Whether the thread that received the call may run it.
   bool IsSmall(const Call& call) const {
-    const bool slow = std::any_of(call.items.begin(), call.items.end(), IsSlow);
     const int64_t limit = inline_bytes_.load(std::memory_order_relaxed);
-    return slow ? call.work_bytes() <= limit / kSlowFactor : call.inline_bytes() <= limit;
+    if (call.work_bytes() <= limit / kSlowFactor) return true;
+    return call.inline_bytes() <= limit &&
+           std::none_of(call.items.begin(), call.items.end(), IsSlow);
   }
 
   // Whether the backend wants this call to run together with others.

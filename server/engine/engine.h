@@ -36,8 +36,8 @@ struct EngineOptions {
   // Bytes of requests in flight and of responses not yet freed, > 0. Calls beyond it are refused.
   int64_t max_inflight_bytes = int64_t{4} << 30;
   // Calls that read and write at most this many bytes run inside Submit, unless they are to run
-  // together with others. Bytes of shared memory count a quarter (kHeldShare), but wholly in PARITY
-  // calls, which use 1/16 of the limit. >= 0.
+  // together with others. Bytes of shared memory count a quarter (kHeldShare), but wholly in calls
+  // with slow items (IsSlow), which use 1/16 of the limit. >= 0.
   int64_t inline_bytes = 1 << 20;
   // Memory of the plans that are cached. >= 0.
   int64_t plan_cache_bytes = int64_t{64} << 20;

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "tests/support/test_call.h"
 
 namespace phasor::engine {
@@ -26,6 +28,20 @@ TEST(ItemTest, AFailedOneHasNoSlots) {
   const Item item(absl::CancelledError("gone"));
   EXPECT_EQ(item.Find(Role::kTensor), nullptr);
   EXPECT_FALSE(IsSlow(item));
+}
+
+TEST(ItemTest, ComparisonsAndNarrowRowsAreSlow) {
+  PreparedMove move;
+  EXPECT_FALSE(IsSlow(ItemOf(move)));
+  move.mode = MoveMode::kCompare;
+  EXPECT_TRUE(IsSlow(ItemOf(move)));
+
+  for (const int64_t columns : {31, 32}) {
+    PreparedEncode encode;
+    encode.plan = std::make_shared<const Plan>();
+    encode.output = {Dtype::kBFloat16, {1000, columns}};
+    EXPECT_EQ(IsSlow(ItemOf(encode)), columns * 2 < kNarrowRowBytes);
+  }
 }
 
 }  // namespace
