@@ -395,11 +395,12 @@ class RefusedTest(unittest.TestCase):
         ({"policy": {"identities": []}}, "nobody has an identity"),
         ({"sidecar": {"enabled": True, "app": {"name": "a", "image": "b", "securityContext": {"runAsUser": 0}}}},
          "shares memory with its own user only"),
-        ({"server": {"maxInflightBytes": "2GiB"}}, "2560Mi is less than 2.5 times server.maxInflightBytes .*, 5120Mi"),
-        ({"server": {"maxInflightBytes": "1073741825"}}, "resources.limits.memory: 2560Mi is less"),
+        ({"server": {"maxInflightBytes": "2GiB"}}, "2816Mi is less than docs/capacity.md asks for .*, 5327Mi"),
+        ({"server": {"poolBytes": "180MiB"}}, "resources.limits.memory: 2816Mi is less .*, 2819Mi"),
+        ({"config": {"plan_cache_bytes": "128MiB"}}, "resources.limits.memory: 2816Mi is less .*, 2831Mi"),
         ({"resources": {"limits": {"memory": "2G"}}}, "resources.limits.memory: 2G is less"),
         ({"resources": {"limits": {"memory": 1e9}}}, "resources.limits.memory: 1e.09 is less"),
-        ({"tables": {"enabled": True}}, "plus tables.maxBytes.*, 3584Mi"),
+        ({"tables": {"enabled": True}}, "and tables.maxBytes.*, 3791Mi"),
         ({"tables": {"enabled": True, "accessMode": "ReadWriteOnce"}, "resources": {"limits": {"memory": "4Gi"}}},
          "tables.accessMode: ReadWriteOnce is for one pod"),
         ({"probes": {"readiness": {"periodSeconds": 5, "failureThreshold": 2}}}, "not within drain.delaySeconds, 10"),
@@ -412,21 +413,22 @@ class RefusedTest(unittest.TestCase):
                 with self.subTest(what), self.assertRaises(helm_python.HelmError):
                     loaded.validate_schema(given)
 
-    def test_memory_of_all_values_and_manifests_is_2_5_times_the_budget(self):
-        def budget(container):
-            return int(chart.flag(container, "max-inflight-bytes").removesuffix("GiB")) << 30
+    def test_memory_of_all_values_and_manifests_is_what_docs_capacity_asks_for(self):
+        def mib(quantity):  # "2Gi" or "2GiB"
+            return int(re.match(r"\d+", quantity)[0]) * {"Gi": 1024, "Mi": 1}[quantity.removesuffix("B")[-2:]]
 
-        def memory(quantity):
-            units = {"Gi": 1 << 30, "Mi": 1 << 20}
-            return int(quantity[:-2]) * units[quantity[-2:]]
+        def needed(container):  # with the plan cache of the server's default, and 1024 connections of 24 KiB
+            sizes = (chart.flag(container, name) for name in ("max-inflight-bytes", "pool-bytes", "max-tables-bytes"))
+            budget, pool, tables = (mib(size or "0Mi") for size in sizes)
+            return 15 + 2.5 * budget + pool + 64 + 24 + tables
 
         runtime = yaml.safe_load((chart.ROOT / "deploy/kserve/serving-runtime.yaml").read_text(encoding="utf-8"))
         containers = [chart.server_of(chart.render(name)) for name in chart.VALUE_SETS]
         containers += [chart.server_of(MANIFEST), runtime["spec"]["containers"][0]]
         for container in containers:
-            self.assertGreaterEqual(memory(container["resources"]["limits"]["memory"]), 2.5 * budget(container))
+            self.assertGreaterEqual(mib(container["resources"]["limits"]["memory"]), needed(container))
         for container in (containers[0], *containers[-2:]):  # what runs without being configured
-            self.assertGreaterEqual(memory(container["resources"]["requests"]["memory"]), 2.5 * budget(container))
+            self.assertGreaterEqual(mib(container["resources"]["requests"]["memory"]), needed(container))
 
     def test_one_pod_may_keep_its_tables_to_itself(self):
         given = {"tables": {"enabled": True, "accessMode": "ReadWriteOnce"}, "replicas": 1,

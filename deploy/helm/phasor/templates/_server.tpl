@@ -85,7 +85,7 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- end -}}
 {{- end -}}
 
-{{- /* Bytes of a Kubernetes quantity ("2560Mi", "2.5Gi", "3G") or of a size of the server ("1GiB"), as a float. */ -}}
+{{- /* Bytes of a Kubernetes quantity ("2816Mi", "2.5Gi", "3G") or of a size of the server ("1GiB"), as a float. */ -}}
 {{- define "phasor.bytes" -}}
 {{- $units := dict "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "m" 1e-3 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
 {{- $text := toString . -}}
@@ -94,15 +94,17 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- if $unit -}}{{- mulf $number (get $units $unit) -}}{{- else -}}{{- $number -}}{{- end -}}
 {{- end -}}
 
-{{- /* The byte budget bounds memory to 2.5 times itself; tables come on top. */ -}}
+{{- /* The formula of docs/capacity.md, but for connections, of which nobody knows how many come. 15 MiB is the process itself. */ -}}
 {{- define "phasor.checkMemory" -}}
-{{- $needed := mulf 2.5 (include "phasor.bytes" .Values.server.maxInflightBytes | float64) -}}
+{{- $needed := addf 15728640.0 (mulf 2.5 (include "phasor.bytes" .Values.server.maxInflightBytes | float64)) -}}
+{{- $needed = addf $needed (include "phasor.bytes" .Values.server.poolBytes | float64) -}}
+{{- $needed = addf $needed (include "phasor.bytes" (dig "plan_cache_bytes" "64MiB" .Values.config) | float64) -}}
 {{- if .Values.tables.enabled -}}
 {{- $needed = addf $needed (include "phasor.bytes" .Values.tables.maxBytes | float64) -}}
 {{- end -}}
 {{- with dig "limits" "memory" "" .Values.resources -}}
 {{- if lt (include "phasor.bytes" . | float64) $needed -}}
-{{- fail (printf "resources.limits.memory: %v is less than 2.5 times server.maxInflightBytes (plus tables.maxBytes), %.0fMi; use a higher limit or a lower budget" . (divf $needed 1048576.0)) -}}
+{{- fail (printf "resources.limits.memory: %v is less than docs/capacity.md asks for with server.maxInflightBytes, server.poolBytes, plan_cache_bytes (and tables.maxBytes), %.0fMi; use a higher limit or a lower budget" . (divf $needed 1048576.0 | ceil)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
