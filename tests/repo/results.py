@@ -33,12 +33,15 @@ def table(tree, match):
     return match[1] + HEAD + "".join(line(row) for row in rows if match["all"] or row["target"] is not None) + match[5]
 
 
-def met_and_range(rows):
-    """What a run says of one target."""
+def reached_and_range(rows):
+    """What a run says of one target: rows that reach it, rows below it that meet it by their floor, and all ratios."""
     ratios = [row["ratio"] for row in rows]
+    reached = sum(row["ratio"] >= row["target"] for row in rows)
+    floors = sum(row["met"] for row in rows) - reached
     if len(rows) > 1:
-        return f"{sum(row['met'] for row in rows)} of {len(rows)}: {min(ratios):.2f} to {max(ratios):.2f}"
-    return "".join(f"{row['ratio']:.2f}{'' if row['met'] else ' **MISS**'}" for row in rows)
+        floored = f", {floors} at {'its' if floors == 1 else 'their'} floor" if floors else ""
+        return f"{reached} of {len(rows)}{floored}: {min(ratios):.2f} to {max(ratios):.2f}"
+    return "".join(f"{row['ratio']:.2f}{'' if reached else ' at its floor' if floors else ' **MISS**'}" for row in rows)
 
 
 def baseline_of(row):
@@ -61,7 +64,7 @@ def summary(tree, match):
                 key = (row["name"], baseline_of(row), f"{row['target']:.2g}")
                 targets.setdefault(key, {column: [] for column in folders})[folder].append(row)
     head = "| " + " | ".join(["what", "baseline", "target", *folders]) + " |\n" + "|---" * (3 + len(folders)) + "|\n"
-    return match[1] + head + "".join("| " + " | ".join([*key, *map(met_and_range, found.values())]) + " |\n" for key, found in targets.items()) + match[4]
+    return match[1] + head + "".join("| " + " | ".join([*key, *map(reached_and_range, found.values())]) + " |\n" for key, found in targets.items()) + match[4]
 
 
 def with_tables(tree, document):

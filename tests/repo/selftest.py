@@ -226,6 +226,10 @@ class ResultsTest(unittest.TestCase):
         tree["docs/a.md"] = results.with_tables(tree, empty)
         self.assertIn("| rope | echo | 0.9 | 1 of 2: 0.80 to 1.25 |  |", tree["docs/a.md"])
         self.assertIn("| peer | best peer | 0.9 |  | 0.80 **MISS** |", tree["docs/a.md"])
+        floored = row | {"ratio": 0.85, "met": True, "most": 0.9}
+        self.assertEqual(results.reached_and_range([floored, *rows[:2]]), "1 of 3, 1 at its floor: 0.80 to 1.25")
+        self.assertEqual(results.reached_and_range([floored] * 2), "0 of 2, 2 at their floor: 0.85 to 0.85")
+        self.assertEqual(results.reached_and_range([floored]), "0.85 at its floor")
         self.assertEqual(results.violations(tree), [])
         tree["docs/a.md"] = tree["docs/a.md"].replace("1 of 2", "2 of 2")
         self.assertEqual(len(results.violations(tree)), 1)
