@@ -150,21 +150,6 @@ void RotateBlockKeys(const RotaryArgs& args, const Scratch& scratch,
 }
 
 #if HWY_ARCH_X86
-// Writes bytes past the caches, whole lines at a time. x is as far from the start of a line as y.
-HWY_INLINE void StreamBytes(const std::byte* x, int64_t bytes, std::byte* y) {
-  const hn::FixedTag<uint8_t, 32> d;  // all targets here have these
-  const auto begin = reinterpret_cast<intptr_t>(y);
-  const auto line = [&](int64_t end) { return (begin + end) / kLineBytes * kLineBytes - begin; };
-  const int64_t first = line(kLineBytes - 1);
-  const int64_t last = line(bytes);
-  if (first > 0) std::memcpy(y, x, static_cast<size_t>(first));
-  for (int64_t i = first; i < last; i += 32) {
-    hn::Stream(hn::Load(d, reinterpret_cast<const uint8_t*>(x + i)), d,
-               reinterpret_cast<uint8_t*>(y + i));
-  }
-  if (last < bytes) std::memcpy(y + last, x + last, static_cast<size_t>(bytes - last));
-}
-
 // Rotates Q8_0 four blocks at a time, without a detour through f32 rows. While four are divided by
 // their scales, the next four are read and rotated. Blocks end within lines, so that tokens are put
 // together before they are written past the caches.
@@ -177,7 +162,10 @@ HWY_NOINLINE void RotateFourBlocksOf(const RotaryArgs& args, const Scratch& scra
   const int64_t bytes = 2 * args.pairs / key_blocks::kLanes * kBytes;
   const int64_t step = (halves ? 2 : 4) * kBytes;
   const int64_t second = halves ? bytes / 2 : 2 * kBytes;
-  const bool stream = args.stream && tensor.y_head_bytes == bytes && args.frequency_heads == 1 &&
+  // The rows of a token have nothing else between them. (One head may be any distance from the
+  // next.)
+  const bool side_by_side = begin == 0 && tensor.y_head_bytes == bytes;
+  const bool stream = args.stream && side_by_side && args.frequency_heads == 1 &&
                       tensor.heads * bytes <= kTokenBytes;
   streamed |= stream;
   HWY_ALIGN std::byte token[kTokenBytes + 64];
@@ -202,7 +190,7 @@ HWY_NOINLINE void RotateFourBlocksOf(const RotaryArgs& args, const Scratch& scra
       }
     }
     if (last_y != nullptr) last.Store(last_y, last_y + second);
-    if (stream) StreamBytes(out, heads * bytes, y_row);
+    if (stream) StreamCopy(out, heads * bytes, y_row);
   };
   ForEachRow(args, tensor, rotate);
 }

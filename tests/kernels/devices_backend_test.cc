@@ -12,8 +12,8 @@
 #include "kernels/base/text.h"
 #include "kernels/cuda/items.h"
 #include "tests/kernels/cuda/device_twin.h"
-#include "tests/kernels/cuda/random_moves.h"
 #include "tests/support/device_backends.h"
+#include "tests/support/random_moves.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {

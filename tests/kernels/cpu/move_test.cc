@@ -11,6 +11,7 @@
 
 #include "tests/support/backends.h"
 #include "tests/support/key_cache.h"
+#include "tests/support/random_moves.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor {
@@ -214,6 +215,44 @@ TEST(MoveTest, EveryBackendGivesTheSameBytesForAnyBytes) {
                              StrCat(Name(code), preset, head_dim, " ", amplitude, " ", bits));
           }
         }
+      }
+    }
+  }
+}
+
+// Nobody uses the distance between heads where there is one, so that it may be that of a part.
+TEST(MoveTest, TheDistanceOfASingleHeadMayBeAnything) {
+  for (const KeyCode code : kKeyCodes) {
+    KeyLayout layout = LayoutOf(code, "nhd", 256);
+    layout.heads = 1;
+    MoveRequest request = RequestFor(layout, kPoolBytes);
+    request.specs[0].spec.rotary_begin = 128;
+    request.specs[0].spec.rotary_dim = 128;
+    request.specs[0].spec.head_dim = 256;
+    Pool pool(kPoolBytes, std::byte{0x5A});
+    const KeyForm form = ResolveKeyLayout(layout, "layout")->keys;
+    FillRows(form, 0, 12, &pool);
+    for (const int64_t head_bytes : {form.head_bytes, form.lanes_bytes() / 2, int64_t{1}}) {
+      request.layouts[0].head_bytes = head_bytes;
+      if (layout.scales.has_value()) request.layouts[0].scales->head_bytes = head_bytes;
+      ExpectEqualBytes(request, pool, StrCat(Name(code), " ", head_bytes));
+    }
+  }
+}
+
+TEST(MoveTest, RandomMovesHaveTheReferencesBytes) {
+  const auto backends = testing::AllBackends();
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    testing::RandomMove random(seed);
+    std::optional<std::vector<testing::Tensor>> want;
+    for (const auto& [name, backend] : backends) {
+      random.Reset();
+      ASSERT_THAT(backend->Run({random.job()}), IsOk());
+      const std::vector<testing::Tensor> got = random.Now();
+      if (!want.has_value()) want = got;
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_TRUE(got[i].GuardsIntact()) << name << " seed " << seed << random.Describe();
+        ASSERT_TRUE(SameBits((*want)[i], got[i])) << name << " seed " << seed << random.Describe();
       }
     }
   }

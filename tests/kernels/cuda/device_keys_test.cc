@@ -12,8 +12,8 @@
 #include "kernels/cuda/items.h"
 #include "tests/kernels/cuda/device_twin.h"
 #include "tests/kernels/cuda/moves_on_driver.h"
-#include "tests/kernels/cuda/random_moves.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/random_moves.h"
 
 namespace phasor::cuda {
 namespace {

@@ -13,8 +13,8 @@
 #include "kernels/cuda/move_keys.h"
 #include "kernels/cuda/rotate_keys.h"
 #include "kernels/cuda/rotate_scaled_keys.h"
-#include "tests/kernels/cuda/random_moves.h"
 #include "tests/support/host_grid.h"
+#include "tests/support/random_moves.h"
 
 namespace phasor::cuda {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/cuda/driver.h"
-#include "tests/kernels/cuda/random_moves.h"
 #include "tests/support/host_grid.h"
+#include "tests/support/random_moves.h"
 
 namespace phasor::testing {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random moves of keys in every code and in every way in which rows and lanes can lie, with the
 // memory that they work on.
-#ifndef PHASOR_TESTS_KERNELS_CUDA_RANDOM_MOVES_H_
-#define PHASOR_TESTS_KERNELS_CUDA_RANDOM_MOVES_H_
+#ifndef PHASOR_TESTS_SUPPORT_RANDOM_MOVES_H_
+#define PHASOR_TESTS_SUPPORT_RANDOM_MOVES_H_
 
 #include <algorithm>
 #include <cstring>
@@ -88,7 +88,8 @@ class RandomMove : public JobMemory {
     HandPlan want;
     want.pairs = choose_.Coin() ? choose_.Of({4, 7, 8, 16, 32, 48}) : 128;
     want.pairs = std::min(want.pairs, head_dim_ / 2);
-    const int64_t rest = head_dim_ - 2 * want.pairs;
+    rotary_lanes_ = 2 * want.pairs;
+    const int64_t rest = head_dim_ - rotary_lanes_;
     want.rotary_begin = choose_.Coin() ? rest : choose_.Between(0, rest / 8) * 8;
     want.tail = rest - want.rotary_begin;
     want.heads = choose_.Between(0, 3) == 0 ? static_cast<int>(heads_) : 1;
@@ -165,6 +166,12 @@ class RandomMove : public JobMemory {
     }
   }
 
+  // The distance of a single head is not used, so that it may be that of a part of its row.
+  int64_t PartOfRow(const KeyForm& form) const {
+    const int64_t unit_lanes = UnitLanes(form.code);
+    return (rotary_lanes_ + unit_lanes - 1) / unit_lanes * UnitBytes(form.code);
+  }
+
   // Rows of heads in a slot; slots in a head; groups of lanes; lane by lane; both.
   void Lay(KeyForm& form, int64_t kind, bool scale_inside) {
     const int64_t unit = UnitBytes(form.code), row = form.bytes_before + form.bytes_from;
@@ -194,6 +201,7 @@ class RandomMove : public JobMemory {
       }
     }
     form.page_bytes += Some({0, 0, 4, 64, 576});
+    if (form.heads == 1 && !aligned_) form.head_bytes = PartOfRow(form);
     if (!form.scaled_rows) return;
     form.scales = {form.lanes_bytes(), form.page_bytes, form.slot_bytes, form.head_bytes};
     if (scale_inside) return;
@@ -239,6 +247,7 @@ class RandomMove : public JobMemory {
   bool aligned_ = false;
   int64_t heads_ = 1;
   int64_t head_dim_ = 0;
+  int64_t rotary_lanes_ = 0;
   int axes_ = 1;
   // Of positions. With xPos no amplitude overflows: a GPU's NaN has another payload.
   int64_t farthest_ = 1 << 18;
@@ -267,4 +276,4 @@ inline bool SameReports(const std::vector<KeyReport>& a, const std::vector<KeyRe
 
 }  // namespace phasor::testing
 
-#endif  // PHASOR_TESTS_KERNELS_CUDA_RANDOM_MOVES_H_
+#endif  // PHASOR_TESTS_SUPPORT_RANDOM_MOVES_H_
