@@ -171,11 +171,12 @@ class CpuBackend final : public Backend {
     const int64_t rows = Rows(job);
     if (rows == 0) return;
     const int64_t row_bytes = std::max<int64_t>(RowBytes(job), 1) * (IsScalar(job) ? 16 : 1);
-    // Pieces of a few hundred KiB, and as many for each thread.
-    // A token has rows in all layers of a move; several tokens have whole pages.
+    // A piece of a move has several tokens: each has a row in every layer, and only several fill
+    // pages.
     const auto* const move = std::get_if<MoveJob>(&job);
     const int64_t least = move != nullptr && move->mode != MoveMode::kCompare ? kMovePiece : 1;
     const bool whole = threads() == 1 && !(move != nullptr && move->stop != nullptr);
+    // Of about kShareBytes each; if there are more than threads, equally many for each of them.
     int64_t count = whole ? 1 : (rows * row_bytes + kShareBytes - 1) / kShareBytes;
     if (count > threads()) count = (count + threads() - 1) / threads() * threads();
     const int64_t per_piece = std::max((rows + count - 1) / count, std::min(least, rows));
@@ -194,16 +195,13 @@ class CpuBackend final : public Backend {
       RunBias(*bias, piece.first, piece.count);
     } else if (const auto* move = std::get_if<MoveJob>(piece.job)) {
       if (move->stop != nullptr && !move->stop->MayBegin()) return;
-      RunMove(*move, piece.first, piece.count, rotary_, IsLarge(*move),
+      const bool large = MoveRowBytes(*move) * MoveRows(*move) > stream_bytes_;
+      RunMove(*move, piece.first, piece.count, rotary_,
+              large ? std::max<int64_t>(pages_in_turns_, 1) : 0,
               [](int64_t bytes) { return ThreadScratch().Get(bytes); });
     } else {
       RunRotary(std::get<RotaryJob>(*piece.job), piece.first, piece.count);
     }
-  }
-
-  // Whether the keys of a move are larger than the caches.
-  bool IsLarge(const MoveJob& job) const {
-    return MoveRowBytes(job) * MoveRows(job) > stream_bytes_;
   }
 
   // Whether consecutive tokens are consecutive bytes, so that each piece of the job can gather its
@@ -214,15 +212,17 @@ class CpuBackend final : public Backend {
            (job.batch == 1 || tensor.y_strides.batch == job.tokens * tensor.y_strides.token);
   }
 
-  // Whether each piece gathers its own tokens. Parity's scalar loops need whole tensors instead.
-  static bool GathersPiecewise(const RotaryJob& job, const RotaryTensor& tensor) {
-    return !job.plan->parity.has_value() && TokensAreContiguous(job, tensor);
+  // Whether each piece of the job gathers its own tokens of a tensor that arrived in pieces.
+  // Parity's scalar loops need whole tensors instead.
+  static bool Gathers(const RotaryJob& job, const RotaryTensor& tensor) {
+    return !tensor.pieces.empty() && !job.plan->parity.has_value() &&
+           TokensAreContiguous(job, tensor);
   }
 
   // Gathers the tensors that pieces cannot gather, before the job is split.
   static void GatherWhole(const RotaryJob& job) {
     for (const RotaryTensor& tensor : job.tensors) {
-      if (tensor.pieces.empty() || GathersPiecewise(job, tensor)) continue;
+      if (tensor.pieces.empty() || Gathers(job, tensor)) continue;
       const int64_t bytes =
           job.batch * job.tokens * tensor.heads * job.plan->spec.head_dim * SizeOf(tensor.dtype);
       PieceReader(tensor.pieces, 0).Read(bytes, tensor.y);
@@ -303,10 +303,6 @@ class CpuBackend final : public Backend {
       }
       rotary_(args);
     }
-  }
-
-  static bool Gathers(const RotaryJob& job, const RotaryTensor& tensor) {
-    return !tensor.pieces.empty() && TokensAreContiguous(job, tensor);
   }
 
   // The tensor from token t of batch entry b on. Gathered pieces are in y, so those rotate in

@@ -20,7 +20,8 @@ struct CpuBackendOptions {
   // many with more than one thread. Other jobs count what they write.
   int64_t stream_bytes = 0;
   // Heads of so many pages of a token are rotated in turns where tokens are fetched ahead; 0: those
-  // of tensors are not fetched, only keys that move. Without a value, what was fastest on this CPU.
+  // of tensors are not fetched, and keys that move are, page by page. Without a value, what was
+  // fastest on this CPU.
   std::optional<int64_t> pages_in_turns;
   // Whether kAvx3 uses that instruction. The CPU must have it.
   bool rounds_to_bfloat16 = RoundsToBFloat16();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/reference/reference.h"
@@ -159,13 +158,14 @@ HWY_INLINE bool ConstantStep(const EncodeArgs& args, Position* step) {
   return differences == 0;
 }
 
-// Writes the phases of rows [first, first + count) to scratch. With `stepping`, rows after the
+// Writes the phases of rows [first, first + count) to scratch. With `constant_step`, rows after the
 // call's first one advance from the row before.
-HWY_NOINLINE void TilePhases(const EncodeArgs& args, const EncodeScratch& scratch, bool stepping,
-                             int64_t first, int64_t count, const uint64_t* previous) {
+HWY_NOINLINE void TilePhases(const EncodeArgs& args, const EncodeScratch& scratch,
+                             bool constant_step, int64_t first, int64_t count,
+                             const uint64_t* previous) {
   for (int64_t t = 0; t < count; ++t) {
     uint64_t* row = scratch.phases + t * scratch.entries;
-    if (previous == nullptr || !stepping) {
+    if (previous == nullptr || !constant_step) {
       RowPhases(*args.table, args.positions + (first + t) * args.axes, kSinCosOffset, row);
     } else {
       AddPhases(previous, scratch.steps, scratch.entries, row);

@@ -90,15 +90,18 @@ struct SplitLayout {
   RowLayout edges;  // the rest, at both ends of each block
 };
 
-// Splits blocks whose rows are whole lines apart, but begin within one: all of NumPy's memory does.
-// Returns false if that does not pay: less than seven eighths of the pairs would be in lines.
+// Splits the blocks of f32 rows that are whole lines apart, but begin within one, as those of
+// NumPy's large arrays do. Returns false if a block cannot be split there, or if less than seven
+// eighths of the pairs would be in lines.
 HWY_NOINLINE bool SplitAtLines(const EncodeArgs& args, SplitLayout& split) {
   constexpr int64_t kFloats = kLineBytes / static_cast<int64_t>(sizeof(float));
   const auto out = reinterpret_cast<uintptr_t>(args.out);
-  if (args.out_row_bytes % kLineBytes != 0 || out % sizeof(float) != 0) return false;
+  if (args.out_row_bytes % kLineBytes != 0) return false;
+  if (static_cast<float>(args.amplitude) != 1.0f) return false;  // EmitEdges32 knows none
   split.lines.width = split.lines.content_end = args.layout->width;
-  split.edges = *args.layout;
-  split.edges.blocks.clear();
+  split.edges.width = args.layout->width;
+  split.edges.content_begin = args.layout->content_begin;
+  split.edges.content_end = args.layout->content_end;
   int64_t all = 0, in_lines = 0;
   for (const EncodeBlock& block : args.layout->blocks) {
     const Layout layout = LayoutOf(args, block);
@@ -106,7 +109,8 @@ HWY_NOINLINE bool SplitAtLines(const EncodeArgs& args, SplitLayout& split) {
     const auto column = static_cast<int64_t>(out / sizeof(float)) + FirstColumn(block, layout);
     const int64_t columns = (kFloats - column % kFloats) % kFloats;  // before the first line
     const int64_t first = interleaved ? columns / 2 : columns;
-    if (layout == Layout::kAny || columns % 2 != 0 || first % 2 != 0) return false;
+    if (block.accumulate || layout == Layout::kAny) return false;
+    if (columns % 2 != 0 || first % 2 != 0) return false;
     const int64_t unit = LineUnits(sizeof(float)) * UnitPairs(interleaved);
     const int64_t count = HWY_MAX(block.pairs - first, 0) / unit * unit;
     all += block.pairs;
@@ -125,8 +129,8 @@ HWY_NOINLINE bool SplitAtLines(const EncodeArgs& args, SplitLayout& split) {
 
 // How the rows of a call are computed and written.
 struct EncodePlan {
-  bool constant_step;  // phases advance by addition
-  bool stepping;       // so only those of a tile's first row are computed
+  bool constant_step;  // neighbouring rows differ by one step
+  bool stepping;       // and are computed from the phases of a tile's first row alone
   bool direct;         // f32 rows are computed where they are written to
   bool lines;          // EmitLines writes `layout`
   bool stream;         // past the caches
@@ -141,8 +145,10 @@ HWY_INLINE EncodePlan PlanOf(const EncodeArgs& args, bool constant_step, SplitLa
   plan.layout = args.layout;
   plan.constant_step = constant_step;
   plan.stepping = constant_step && args.dtype != Dtype::kFloat64 && CanStep(args);
+  const auto begin_and_distance =
+      reinterpret_cast<uintptr_t>(args.out) | static_cast<uintptr_t>(args.out_row_bytes);
   plan.direct = args.dtype == Dtype::kFloat32 && args.add_to == nullptr &&
-                args.out_row_bytes % static_cast<int64_t>(sizeof(float)) == 0;
+                begin_and_distance % alignof(float) == 0;
   const auto try_past_caches = [&](const RowLayout& layout) HWY_ATTR {
     plan.lines = plan.stepping && CanEmitLines(args, layout, /*stream=*/true);
     plan.stream = plan.lines || (plan.direct && CanStreamColumns(args, layout));

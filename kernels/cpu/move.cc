@@ -95,9 +95,9 @@ void ReadMovePositions(const Tile& tile, const std::vector<int64_t>& values, int
 // Runs tiles of one job. Threads: one.
 class Mover {
  public:
-  Mover(const MoveJob& job, RotaryKernel rotary, bool large,
+  Mover(const MoveJob& job, RotaryKernel rotary, int64_t pages_in_turns,
         absl::FunctionRef<std::byte*(int64_t)> scratch)
-      : job_(job), rotary_(rotary), large_(large), scratch_(scratch) {}
+      : job_(job), rotary_(rotary), pages_in_turns_(pages_in_turns), scratch_(scratch) {}
 
   // Moves tokens [first, first + count) of a group in all its layers.
   void MoveTokensOf(size_t group, int64_t first, int64_t count) {
@@ -159,8 +159,10 @@ class Mover {
   // Sets the arguments that all tiles of a spec share, and takes scratch memory.
   void Prepare(const MovePlane& lead) {
     args_ = RotaryArgsOf(*lead.plan, lead.from_plan);
-    args_.stream = large_ && job_.mode == MoveMode::kCopyOnWrite;
-    args_.fetch = large_ && job_.mode != MoveMode::kCompare;
+    const bool large = pages_in_turns_ > 0;
+    args_.stream = large && job_.mode == MoveMode::kCopyOnWrite;
+    args_.fetch = large && job_.mode != MoveMode::kCompare;
+    args_.pages_in_turns = pages_in_turns_;
     args_.amplitude = lead.plan->amplitude / lead.from_plan->amplitude;
     args_.pairing_in = lead.from_plan->spec.pairing_out;
     args_.pairing_out = lead.plan->spec.pairing_out;
@@ -329,7 +331,7 @@ class Mover {
 
   const MoveJob& job_;
   const RotaryKernel rotary_;
-  const bool large_;  // more than the caches hold
+  const int64_t pages_in_turns_;  // 0: the caches hold the keys
   const absl::FunctionRef<std::byte*(int64_t)> scratch_;
   RotaryArgs args_;
   Position positions_[kMostTokens * kMaxAxes];
@@ -363,9 +365,9 @@ int64_t MoveRowBytes(const MoveJob& job) {
   return static_cast<int64_t>(bytes) / std::max<int64_t>(MoveRows(job), 1);
 }
 
-void RunMove(const MoveJob& job, int64_t first, int64_t count, RotaryKernel rotary, bool large,
-             absl::FunctionRef<std::byte*(int64_t)> scratch) {
-  Mover mover(job, rotary, large, scratch);
+void RunMove(const MoveJob& job, int64_t first, int64_t count, RotaryKernel rotary,
+             int64_t pages_in_turns, absl::FunctionRef<std::byte*(int64_t)> scratch) {
+  Mover mover(job, rotary, pages_in_turns, scratch);
   if (job.mode == MoveMode::kCompare) {
     for (int64_t i = first; i < first + count; ++i) mover.Compare(static_cast<size_t>(i));
     return;

@@ -19,11 +19,11 @@ int64_t MoveRows(const MoveJob& job);
 // About the bytes that a row writes or compares.
 int64_t MoveRowBytes(const MoveJob& job);
 
-// Runs rows [first, first + count). `large`: the keys of the job are more than the caches hold.
-// `scratch` returns memory of that size, aligned to 64 bytes; the last memory returned is gone
-// then.
-void RunMove(const MoveJob& job, int64_t first, int64_t count, RotaryKernel rotary, bool large,
-             absl::FunctionRef<std::byte*(int64_t)> scratch);
+// Runs rows [first, first + count). `pages_in_turns`: as in CpuBackendOptions, if the keys of the
+// job are more than the caches hold; otherwise 0. `scratch` returns memory of that size, aligned to
+// 64 bytes; the last memory returned is gone then.
+void RunMove(const MoveJob& job, int64_t first, int64_t count, RotaryKernel rotary,
+             int64_t pages_in_turns, absl::FunctionRef<std::byte*(int64_t)> scratch);
 
 }  // namespace phasor::cpu
 

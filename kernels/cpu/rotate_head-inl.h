@@ -70,7 +70,7 @@ concept HasNumbers = requires {
 };
 
 template <typename E>
-constexpr bool kLessThanALine = hn::MaxLanes(Df()) * sizeof(typename E::T) < 64;
+constexpr bool kLessThanALine = hn::MaxLanes(Df()) * sizeof(typename E::T) < kLineBytes;
 
 // Whether a vector of E is less than a line that is written past the caches, and two are stored at
 // once.

@@ -69,22 +69,20 @@ HWY_INLINE Token TokenAhead(const RotaryArgs& args, const RotaryArgs::Tensor& te
 HWY_NOINLINE void FetchPages(const RotaryArgs::Tensor& tensor, int64_t t) {
   if (tensor.y_offsets != nullptr && tensor.y_offsets[t] < 0) return;
   const int64_t bytes = tensor.heads * HWY_MIN(tensor.y_head_bytes, tensor.y_token_bytes);
-  const auto begin = [&](int64_t i) HWY_ATTR {
-    return reinterpret_cast<uintptr_t>(tensor.y) +
-           static_cast<uintptr_t>(tensor.y_offsets == nullptr ? i * tensor.y_token_bytes
-                                                              : tensor.y_offsets[i]);
+  const auto page = [&](int64_t i, int64_t byte) HWY_ATTR {
+    const int64_t offset =
+        tensor.y_offsets == nullptr ? i * tensor.y_token_bytes : tensor.y_offsets[i];
+    return (reinterpret_cast<uintptr_t>(tensor.y) + static_cast<uintptr_t>(offset + byte)) /
+           kPageBytes;
   };
-  const auto page = [&](int64_t i, int64_t byte)
-                        HWY_ATTR { return (begin(i) + static_cast<uintptr_t>(byte)) / kPageBytes; };
-  const uintptr_t before = t > 0 ? page(t - 1, bytes - 1) : 0;
-  for (int64_t i = bytes - 1; i >= 0 && page(t, i) != before; i -= kPageBytes) {
-    __builtin_prefetch(reinterpret_cast<const void*>(begin(t) + static_cast<uintptr_t>(i)),
-                       /*rw=*/0, /*locality=*/0);
+  const uintptr_t first = page(t, 0), before = t > 0 ? page(t - 1, bytes - 1) : 0;
+  for (uintptr_t p = page(t, bytes - 1); p >= first && p != before; --p) {
+    __builtin_prefetch(reinterpret_cast<const void*>(p * kPageBytes), /*rw=*/0, /*locality=*/0);
   }
 }
 
-// Fetches the pages of the token after token t, for tokens that have no offsets. The last token's
-// next one is another tile's, or nobody's, which does no harm.
+// Fetches the pages of the token after token t, for tensors whose x has no offsets. Without offsets
+// in y, the last token's next one is another tile's, or nobody's, which does no harm.
 HWY_NOINLINE void FetchNextPages(const RotaryArgs& args, const RotaryArgs::Tensor& tensor,
                                  int64_t t) {
   const bool has_next = tensor.y_offsets == nullptr || t + 1 < args.tokens;

@@ -97,7 +97,7 @@ ThreadPool::~ThreadPool() {
   for (std::thread& helper : helpers_) helper.join();
 }
 
-void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> work) {
+void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> work) noexcept {
   if (helpers_.empty() || count <= 1) {
     for (int64_t i = 0; i < count; ++i) work(i);
     return;

@@ -32,8 +32,8 @@ class ThreadPool {
   int threads() const { return static_cast<int>(helpers_.size()) + 1; }
 
   // Calls work(0) ... work(count - 1), each once, on this thread and idle helpers. Returns when all
-  // have returned.
-  void ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> work);
+  // have returned. An exception ends the process, on whichever thread.
+  void ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> work) noexcept;
 
  private:
   struct Call;

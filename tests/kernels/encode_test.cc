@@ -164,15 +164,21 @@ TEST(EncodeTest, EveryBackendAddsTheReferencesBytes) {
 }
 
 TEST(EncodeTest, RowsMayLieAnywhereAndAnyNumberOfBytesApart) {
-  constexpr int64_t kDim = 128, kRows = 70;
+  constexpr int64_t kRows = 70;
   const auto backends = AllBackends();
   const PositionSource positions = SourceOf(AxisRange{IntegerRange{3, 1, kRows}}, 1);
+  std::vector<std::shared_ptr<const Plan>> plans;
   for (Arrangement arrangement : {Arrangement::kInterleaved, Arrangement::kConcatenated}) {
-    const auto plan = PlanOf(Sinusoid(kDim, arrangement, TrigOrder::kSinCos));
+    for (const int64_t dim : {20, 128}) {  // parts of vectors too
+      plans.push_back(PlanOf(Sinusoid(dim, arrangement, TrigOrder::kSinCos)));
+    }
+  }
+  for (const auto& plan : plans) {
+    const int64_t dim = plan->layout.width;
     for (Dtype dtype : kFloatDtypes) {
       for (const int64_t gap : {1, 2, 4, 64}) {
         EncodeJob job{.plan = plan.get(), .positions = &positions, .dtype = dtype};
-        job.out_row_bytes = kDim * SizeOf(dtype) + gap;
+        job.out_row_bytes = dim * SizeOf(dtype) + gap;
         const auto run = [&](Backend& backend) {
           std::vector<std::byte> out(static_cast<size_t>(1 + kRows * job.out_row_bytes),
                                      std::byte{0xAB});
