@@ -266,11 +266,8 @@ class CpuBackend final : public Backend {
     args.amplitude = AmplitudeOf(job);
     args.pairing_in = PairingIn(job);
     args.pairing_out = PairingOut(job);
-    // A rotation to another place reads as much as it writes; one in place never bypasses the
-    // caches. One core writes past them as fast as several do, which write to them faster.
-    const int64_t most_cached = threads() == 1 ? stream_bytes_ : 2 * stream_bytes_;
     const int64_t bytes = RowBytes(job) * job.batch * job.tokens;
-    args.stream = 2 * bytes > most_cached;
+    args.stream = bytes > stream_bytes_;  // does not matter to tensors that are rotated in place
     args.fetch = bytes > 2 * stream_bytes_ && pages_in_turns_ > 0;
     args.pages_in_turns = pages_in_turns_;
     args.scratch = ThreadScratch().Get(RotaryScratchBytes(args));

@@ -15,9 +15,8 @@ namespace phasor::cpu {
 struct CpuBackendOptions {
   Target target = Target::kScalar;
   int threads = 1;  // >= 1, the caller's included
-  // Outputs of jobs of more than this many bytes bypass the caches; 0: half of the last-level
-  // cache, which cores share. A rotation counts what it reads and writes, and may have twice as
-  // many with more than one thread. Other jobs count what they write.
+  // Jobs that write more than this many bytes write them past the caches; 0: half of the last-level
+  // cache, which cores share.
   int64_t stream_bytes = 0;
   // Heads of so many pages of a token are rotated in turns where tokens are fetched ahead; 0: those
   // of tensors are not fetched, and keys that move are, page by page. Without a value, what was
