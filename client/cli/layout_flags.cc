@@ -17,7 +17,7 @@ void AddLayoutFlags(CLI::App& app, KeyLayout& layout, int64_t& offset_bytes) {
   AddEnumFlag<KeyCode>(
       app, "--code", {std::begin(kKeyCodes), std::end(kKeyCodes)},
       +[](KeyCode code) { return Name(code); }, [&layout](KeyCode code) { layout.code = code; },
-      "How keys are stored; default bfloat16");
+      "How keys are stored; default what an .npy holds, otherwise bfloat16");
   app.add_option("--pages", layout.pages, "Pages of a layer");
   app.add_option("--page-size", layout.page_size, "Slots of a page; default 1");
   app.add_option("--heads", layout.heads, "Heads of a slot");
@@ -39,6 +39,13 @@ void AddLayoutFlags(CLI::App& app, KeyLayout& layout, int64_t& offset_bytes) {
   app.add_option("--scale", layout.scale, "For float8: value = code * scale; default 1");
   app.add_option("--hadamard", layout.hadamard,
                  "Lanes of the Hadamard blocks that keys are multiplied by; default none");
+}
+
+bool HasDistances(const KeyLayout& layout) {
+  return layout.page_bytes.has_value() || layout.slot_bytes.has_value() ||
+         layout.head_bytes.has_value() || layout.lane_bytes.has_value() ||
+         layout.group_lanes.has_value() || layout.group_bytes.has_value() ||
+         layout.row_bytes.has_value() || layout.lanes_offset.has_value();
 }
 
 }  // namespace phasor::cli

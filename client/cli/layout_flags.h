@@ -14,6 +14,9 @@ namespace phasor::cli {
 // and `offset_bytes`, which must outlive the parsing.
 void AddLayoutFlags(CLI::App& app, KeyLayout& layout, int64_t& offset_bytes);
 
+// Whether any flag says how far things are from one another, in place of the name.
+bool HasDistances(const KeyLayout& layout);
+
 }  // namespace phasor::cli
 
 #endif  // PHASOR_CLIENT_CLI_LAYOUT_FLAGS_H_

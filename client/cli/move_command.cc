@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct CacheFile {
   std::string path;
   Bytes bytes;
   int64_t begin = 0;
+  std::optional<TensorDesc> tensor;  // of an .npy
 
   absl::Span<std::byte> span() { return {bytes.data(), static_cast<size_t>(bytes.size())}; }
   std::string_view text() const {
@@ -53,9 +55,43 @@ absl::StatusOr<CacheFile> ReadFile(const std::string& path) {
   }
   if (!path.ends_with(".npy")) return file;
   PHASOR_ASSIGN_OR_RETURN(const NpyHeader header,
-                          ParseNpyHeader(file.text(), size, /*u2_as_bf16=*/true, path));
+                          ParseNpyHeader(file.text(), size, /*u2_as_bf16=*/true, path,
+                                         /*bytes=*/true));
   file.begin = header.data_begin;
+  file.tensor = header.tensor;
   return file;
+}
+
+// How the elements of an .npy store keys. `given`: the code of a flag, which says what bytes and
+// u2, the bits of any type of 16 bits, are.
+absl::StatusOr<KeyCode> CodeOf(Dtype dtype, std::optional<KeyCode> given, std::string_view path) {
+  const bool bits = SizeOf(dtype) == 1 ||
+                    (dtype == Dtype::kBFloat16 && given.has_value() && UnitBytes(*given) == 2);
+  if (bits && given.has_value()) return *given;
+  std::optional<KeyCode> own;
+  if (dtype == Dtype::kFloat32) own = KeyCode::kFloat32;
+  if (dtype == Dtype::kFloat16) own = KeyCode::kFloat16;
+  if (dtype == Dtype::kBFloat16) own = KeyCode::kBFloat16;
+  if (!own.has_value()) {
+    return bits
+               ? InvalidAt(path, "bytes do not say how keys are stored; must be given, with --code")
+               : InvalidAt(path, "elements of ", Name(dtype), "; must be f4, f2, u2 or bytes");
+  }
+  if (given.value_or(*own) == *own) return *own;
+  return InvalidAt(path, "elements of ", Name(dtype), ", but keys are said to be ", Name(*given),
+                   " (--code, or another file); must agree");
+}
+
+// Whether the last axes of an .npy, the heads and their lanes, are those of a dense layout.
+absl::Status CheckShape(const TensorDesc& tensor, const KeyLayout& layout, std::string_view path) {
+  const auto& shape = tensor.shape;
+  const int64_t last = shape.empty() ? 0 : shape.back();
+  const int64_t before = shape.size() > 1 ? shape[shape.size() - 2] : 0;
+  if (last == layout.heads * layout.head_dim) return absl::OkStatus();  // both in one axis
+  if (last == layout.head_dim && before == layout.heads) return absl::OkStatus();
+  return InvalidAt(path, "shape ", ShapeText(shape), " does not end with --heads (", layout.heads,
+                   ") and lanes of a head (", layout.head_dim,
+                   "); must, or give --layout or distances");
 }
 
 absl::Status WriteFile(const std::string& path, const CacheFile& file) {
@@ -126,8 +162,10 @@ class MoveCommand final : public Command {
 
   absl::Status Run(std::ostream& out) override {
     PHASOR_RETURN_IF_ERROR(CheckFiles());
+    PHASOR_RETURN_IF_ERROR(ReadCaches());
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
     PHASOR_RETURN_IF_ERROR(FillLayout(client));
+    PHASOR_RETURN_IF_ERROR(CheckShapes());
     PHASOR_RETURN_IF_ERROR(FillTokens());
     PHASOR_RETURN_IF_ERROR(FillLayers());
     PHASOR_ASSIGN_OR_RETURN(const MoveResult result, client.MoveKeys(call_));
@@ -204,8 +242,36 @@ class MoveCommand final : public Command {
     PHASOR_RETURN_IF_ERROR(check("--output", outputs_.size()));
     const bool compares = call_.mode == MoveMode::kCompare;
     if (compares == outputs_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(compares ? "--output: given; must not be with --compare"
-                                               : "--output: not given; must be, or --compare");
+    return absl::InvalidArgumentError(compares
+                                          ? "--output: given; must not be with --compare"
+                                          : "--output: not given; must be given, or --compare");
+  }
+
+  // Reads all files and takes the code from those that say it.
+  absl::Status ReadCaches() {
+    std::optional<KeyCode> code;
+    if (app()->count("--code") > 0) code = layout_.code;
+    for (const auto* const paths : {&inputs_, &to_inputs_}) {
+      for (const std::string& path : *paths) {
+        PHASOR_ASSIGN_OR_RETURN(CacheFile file, ReadFile(path));
+        if (file.tensor.has_value()) {
+          PHASOR_ASSIGN_OR_RETURN(code, CodeOf(file.tensor->dtype, code, path));
+        }
+        files_.push_back(std::move(file));
+      }
+    }
+    layout_.code = code.value_or(layout_.code);
+    for (CacheFile& file : files_) call_.pools.push_back(file.span());
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckShapes() const {
+    const bool dense = layout_.name.empty() && !HasDistances(layout_);
+    for (const CacheFile& file : files_) {
+      if (!dense || !file.tensor.has_value() || SizeOf(file.tensor->dtype) == 1) continue;
+      PHASOR_RETURN_IF_ERROR(CheckShape(*file.tensor, layout_, file.path));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status FillLayout(const Client& client) {
@@ -251,13 +317,6 @@ class MoveCommand final : public Command {
   }
 
   absl::Status FillLayers() {
-    for (const auto* const paths : {&inputs_, &to_inputs_}) {
-      for (const std::string& path : *paths) {
-        PHASOR_ASSIGN_OR_RETURN(CacheFile file, ReadFile(path));
-        files_.push_back(std::move(file));
-      }
-    }
-    for (CacheFile& file : files_) call_.pools.push_back(file.span());
     const auto place = [&](size_t pool) {
       return KeyPlace{static_cast<int64_t>(pool), files_[pool].begin + offset_bytes_};
     };

@@ -32,6 +32,7 @@ TEST(LayoutFlagsTest, EveryFlagSetsItsField) {
   EXPECT_EQ(layout.lanes_offset, 14);
   EXPECT_EQ(layout.scale, 0.5f);
   EXPECT_EQ(layout.hadamard, 64);
+  EXPECT_TRUE(HasDistances(layout));
 }
 
 TEST(LayoutFlagsTest, WithoutFlagsTheLayoutStays) {
@@ -41,7 +42,7 @@ TEST(LayoutFlagsTest, WithoutFlagsTheLayoutStays) {
   AddLayoutFlags(app, layout, offset);
   app.parse("");
   EXPECT_EQ(layout.page_size, 16);
-  EXPECT_FALSE(layout.page_bytes.has_value());
+  EXPECT_FALSE(HasDistances(layout));
 }
 
 }  // namespace

@@ -135,6 +135,49 @@ TEST_F(MoveCommandTest, AnNpyKeepsItsHeaderAndLayersMayStayUnrotated) {
   EXPECT_EQ(std::memcmp(moved->bytes.data(), expected.data(), expected.size() * sizeof(float)), 0);
 }
 
+TEST_F(MoveCommandTest, AnNpySaysHowKeysAreStored) {
+  const auto run = [&](const std::string& input, std::vector<std::string> more) {
+    std::vector<std::string> all = {
+        "move-keys",   "--preset", "rope-half-split", "--head-dim", "8",
+        "--page-size", "4",        "--layers",        "2",          "--input",
+        File(input),   "--output", File("o.npy"),     "--run",      "1:1:5:905",
+        "--in-place"};
+    all.insert(all.end(), more.begin(), more.end());
+    return RunCommand(all).status;
+  };
+  const std::vector<std::string> sizes = {"--pages", "2", "--heads", "1"};
+  ASSERT_TRUE(run("cache.npy", sizes).ok());  // without --code
+  std::vector<float> expected = values_;
+  for (const int64_t layer : {0, 1}) {
+    const std::vector<float> key = Expected(layer);
+    std::copy(key.begin(), key.end(), expected.begin() + layer * kLayer + kRow);
+  }
+  const auto moved = ReadNpy(File("o.npy"), false);
+  ASSERT_TRUE(moved.ok()) << moved.status();
+  EXPECT_EQ(std::memcmp(moved->bytes.data(), expected.data(), expected.size() * sizeof(float)), 0);
+
+  EXPECT_THAT(run("cache.npy", {"--pages", "2", "--heads", "1", "--code", "bfloat16"}),
+              StatusIs(testing::kInvalid, HasSubstr("elements of FLOAT32, but keys are said to be "
+                                                    "BFLOAT16 (--code, or another file)")));
+  EXPECT_THAT(run("cache.npy", {"--pages", "1", "--heads", "2"}),
+              StatusIs(testing::kInvalid, HasSubstr("shape [2, 2, 4, 1, 8] does not end with")));
+  const std::vector<uint16_t> bits(values_.size(), 0x3C00);
+  const auto write = [&](Dtype dtype) {
+    const auto bytes = static_cast<int64_t>(bits.size() * sizeof bits[0]);
+    const std::vector<int64_t> shape = {2, 2, 4, SizeOf(dtype) == 1 ? 16 : 8};
+    ASSERT_TRUE(WriteNpy(File("bits.npy"),
+                         {{dtype, shape}, reinterpret_cast<const std::byte*>(bits.data()), bytes})
+                    .ok());
+  };
+  write(Dtype::kBFloat16);  // u2
+  EXPECT_TRUE(run("bits.npy", sizes).ok());
+  EXPECT_TRUE(run("bits.npy", {"--pages", "2", "--heads", "1", "--code", "float16"}).ok());
+  write(Dtype::kFloat8E4M3);  // u1
+  EXPECT_TRUE(run("bits.npy", {"--pages", "2", "--heads", "1", "--code", "float16"}).ok());
+  EXPECT_THAT(run("bits.npy", sizes),
+              StatusIs(testing::kInvalid, HasSubstr("bits.npy: bytes do not say how keys are")));
+}
+
 TEST_F(MoveCommandTest, ComparisonsPassWithTheRightSpecAndFailWithAnother) {
   ASSERT_TRUE(RunCommand(Arguments({"--input", File("cache.bin"), "--output", File("out.bin"),
                                     "--run", "0:8:5:905", "--in-place"}))
