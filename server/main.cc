@@ -201,6 +201,9 @@ int Main(const std::vector<std::string>& arguments) {
   const absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
   if (!command.ok()) return Complain(command.status(), kExitBadOptions);
   if (command->print.empty()) return Run(arguments, command->options);
+  for (const std::string& complaint : SuspectVariables(EnvironmentNames())) {
+    std::fprintf(stderr, "phasor-server: %s\n", complaint.c_str());
+  }
   std::fputs(command->print.c_str(), stdout);
   return EXIT_SUCCESS;
 }

@@ -150,7 +150,7 @@ class CheckCommand final : public Command {
   explicit CheckCommand(CLI::App& parent)
       : Command(parent, "check-cache",
                 "Check that cached keys rotate as their model says, by one prompt at two offsets",
-                Calls::kNothing) {
+                Runs::kHere) {
     AddSpecFlags(*app(), spec_);
     AddDumpFlags();
     source_.layout.page_size = 0;  // by the tensor's shape

@@ -308,14 +308,12 @@ class PresetsCommand final : public Command {
 class HealthCommand final : public Command {
  public:
   explicit HealthCommand(CLI::App& parent)
-      : Command(parent, "health", "Ask whether a server serves; fails if it does not") {
+      : Command(parent, "health", "Ask whether a server serves; fails if it does not",
+                Runs::kOnServer) {
     app()->add_option("--service", service_, "gRPC service to ask about; default the whole server");
   }
 
   absl::Status Run(std::ostream& out) override {
-    if (common_.server.empty()) {
-      return absl::InvalidArgumentError("server: not set; must be the address to ask");
-    }
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
     PHASOR_ASSIGN_OR_RETURN(const Health health, client.CheckHealth(service_));
     if (health != Health::kServing) {
@@ -397,24 +395,26 @@ absl::Status RefuseWithoutServer(const CLI::App& command) {
 
 }  // namespace
 
-Command::Command(CLI::App& parent, const std::string& name, const std::string& help, Calls calls)
-    : app_(parent.add_subcommand(name, help)) {
-  const bool calls_servers = calls == Calls::kServers;
-  if (calls_servers) {
+Command::Command(CLI::App& parent, const std::string& name, const std::string& help, Runs runs)
+    : app_(parent.add_subcommand(name, help)), runs_(runs) {
+  const std::string address = "Address of a server: host:50051 or unix:/path";
+  if (runs != Runs::kHere) {
     app_->add_option(
         "--server", common_.server,
-        "Address of a server: host:50051 or unix:/path; default: compute in this process");
+        runs == Runs::kAnywhere ? address + "; default: compute in this process" : address);
   }
   app_->add_option("--timeout", common_.timeout_s, "Seconds after which a call fails")
       ->capture_default_str()
       ->check(IsAbove0);
-  app_->add_option("--threads", common_.threads,
-                   calls_servers ? "Threads that compute, when no --server is given"
-                                 : "Threads that compute")
-      ->capture_default_str()
-      ->check(IsAbove0);
+  if (runs != Runs::kOnServer) {
+    app_->add_option("--threads", common_.threads,
+                     runs == Runs::kAnywhere ? "Threads that compute, when no --server is given"
+                                             : "Threads that compute")
+        ->capture_default_str()
+        ->check(IsAbove0);
+  }
   app_->add_flag("--json", common_.json, "Print JSON instead of a table");
-  if (calls_servers) AddSecurityFlags(*app_, common_);
+  if (runs != Runs::kHere) AddSecurityFlags(*app_, common_);
 }
 
 ClientOptions CommonFlags::Options() const {
@@ -429,6 +429,9 @@ ClientOptions CommonFlags::Options() const {
 
 absl::StatusOr<Client> Command::Connect(const ClientOptions& options) const {
   if (!common_.server.empty()) return Client::Connect(common_.server, options);
+  if (runs_ == Runs::kOnServer) {
+    return absl::InvalidArgumentError("--server: not set; must be the address to ask");
+  }
   PHASOR_RETURN_IF_ERROR(RefuseWithoutServer(*app_));
   return Client::Connect("inproc:", options);
 }

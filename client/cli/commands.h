@@ -40,11 +40,12 @@ class Command {
   CLI::App* app() const { return app_; }
 
  protected:
-  // Whether the command can call a server, and has the flags for it.
-  enum class Calls : uint8_t { kServers, kNothing };
+  // Where the command runs, and so which flags it has: where the user wants it, with this process
+  // as the default; on a server; in this process.
+  enum class Runs : uint8_t { kAnywhere, kOnServer, kHere };
 
   Command(CLI::App& parent, const std::string& name, const std::string& help,
-          Calls calls = Calls::kServers);
+          Runs runs = Runs::kAnywhere);
   absl::StatusOr<Client> Connect() const { return Connect(common_.Options()); }
   absl::StatusOr<Client> Connect(const ClientOptions& options) const;
 
@@ -52,6 +53,7 @@ class Command {
 
  private:
   CLI::App* const app_;
+  const Runs runs_;
 };
 
 // The error of a command whose output cannot be written.

@@ -352,13 +352,30 @@ Json ToJson(const KeyDifference& found) {
   return json;
 }
 
+namespace {
+
+std::vector<std::pair<const char*, int64_t>> LimitsOf(const ServerInfo& info) {
+  return {{"max_message_bytes", info.max_message_bytes},
+          {"max_header_bytes", info.max_header_bytes},
+          {"max_inflight_bytes", info.max_inflight_bytes},
+          {"inline_bytes", info.inline_bytes},
+          {"max_batch_items", info.max_batch_items}};
+}
+
+}  // namespace
+
 std::string FormatServerInfo(const ServerInfo& info) {
-  std::string text =
-      StrCat("version ", info.version, ", numerics version ", info.numerics_version, "\nbackend ",
-             absl::StrJoin(info.backends, ", "), ", ", info.cpu_target, ", ", info.cpu_threads,
-             info.cpu_threads == 1 ? " thread\n" : " threads\n");
+  std::string text = StrCat("version ", info.version, ", numerics version ", info.numerics_version,
+                            "\nbackend ", absl::StrJoin(info.backends, ", "), ", ", info.cpu_target,
+                            info.cpu_target == "AVX3" ? " (AVX-512), " : ", ", info.cpu_threads,
+                            info.cpu_threads == 1 ? " thread\n" : " threads\n");
   if (!info.listeners.empty()) {
     text += StrCat("listeners ", absl::StrJoin(info.listeners, ", "), "\n");
+    for (const auto& [name, limit] : LimitsOf(info)) {
+      if (limit > 0) text += StrCat("limit ", name, " ", limit, "\n");
+    }
+    const bool leases = !info.lease_socket.empty();
+    text += StrCat("lease socket ", leases ? info.lease_socket : "none", "\n");
   }
   for (const EncoderInfo& encoder : info.encoders) {
     text += StrCat("encoder ", encoder.name, ", spec ", encoder.spec_fingerprint, "\n");
@@ -379,6 +396,8 @@ Json ToJson(const ServerInfo& info) {
                        {"working", device.working},
                        {"error", device.error}});
   }
+  Json limits = Json::object();
+  for (const auto& [name, limit] : LimitsOf(info)) limits[name] = limit;
   Json encoders = Json::array();
   for (const EncoderInfo& encoder : info.encoders) {
     encoders.push_back({{"name", encoder.name}, {"spec_fingerprint", encoder.spec_fingerprint}});
@@ -389,6 +408,8 @@ Json ToJson(const ServerInfo& info) {
           {"cpu_target", info.cpu_target},
           {"cpu_threads", info.cpu_threads},
           {"listeners", info.listeners},
+          {"limits", limits},
+          {"lease_socket", info.lease_socket},
           {"encoders", encoders},
           {"devices", devices}};
 }

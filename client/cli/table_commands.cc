@@ -153,7 +153,7 @@ std::string FormatStorage(const TableStorage& storage) {
 class TablesListCommand final : public Command {
  public:
   explicit TablesListCommand(CLI::App& parent)
-      : Command(parent, "list", "List the tables of a server") {}
+      : Command(parent, "list", "List the tables of a server", Runs::kOnServer) {}
 
   absl::Status Run(std::ostream& out) override {
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
@@ -173,7 +173,7 @@ class TablesListCommand final : public Command {
 class TablesGetCommand final : public Command {
  public:
   explicit TablesGetCommand(CLI::App& parent)
-      : Command(parent, "get", "Describe a table, or download it") {
+      : Command(parent, "get", "Describe a table, or download it", Runs::kOnServer) {
     app()->add_option("name", name_, "Name of the table")->required();
     app()->add_option("--output", output_, "Write the table to this .npy (bfloat16 as u2)");
   }
@@ -204,7 +204,8 @@ class TablesUploadCommand final : public Command {
  public:
   explicit TablesUploadCommand(CLI::App& parent)
       : Command(parent, "upload",
-                "Upload a table under a name; replaces an uploaded table of that name") {
+                "Upload a table under a name; replaces an uploaded table of that name",
+                Runs::kOnServer) {
     app()->add_option("name", name_, "Name of the table; characters a-z 0-9 . _ -")->required();
     app()->add_option("file", file_, ".npy [positions, width] or [buckets, heads]")->required();
     app()->add_flag("--u2-as-bf16", u2_as_bf16_, kU2Help);
@@ -226,7 +227,8 @@ class TablesUploadCommand final : public Command {
 
 class TablesDeleteCommand final : public Command {
  public:
-  explicit TablesDeleteCommand(CLI::App& parent) : Command(parent, "delete", "Remove a table") {
+  explicit TablesDeleteCommand(CLI::App& parent)
+      : Command(parent, "delete", "Remove a table", Runs::kOnServer) {
     app()->add_option("name", name_, "Name of the table")->required();
   }
 

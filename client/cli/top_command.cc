@@ -32,7 +32,7 @@ class TopCommand final : public Command {
       : Command(parent, "top",
                 "Show live what one server does. Every number comes from its page for "
                 "Prometheus (--metrics-listen); rates are the change between two readings",
-                Calls::kNothing) {
+                Runs::kHere) {
     app()->remove_option(app()->get_option("--threads"));
     app()
         ->add_option("--metrics", metrics_,

@@ -53,6 +53,8 @@ std::string DidYouMean(std::string_view name, const std::vector<std::string>& na
   size_t least = kComparedBytes + 1;
   for (const std::string& known : names) {
     const std::string other = absl::AsciiStrToLower(TextPiece(known));
+    const bool begins = given.size() > 1 && other.size() > given.size() && other.starts_with(given);
+    if (begins && least > 0) nearest = known, least = 0;  // "enc" for "encode"
     const size_t longer = std::max(given.size(), other.size());
     if (longer - std::min(given.size(), other.size()) >= least) continue;
     const size_t distance = EditDistance(given, other);

@@ -18,9 +18,9 @@ size_t EditDistance(std::string_view a, std::string_view b);
 std::string NearestName(std::string_view name, const std::vector<std::string>& names);
 
 // For the middle of an error, before "must be one of": `; did you mean "<nearest of names>"?`, or
-// `;` when none is near: one edit of up to 3 characters, two or a third of longer names. Upper case
-// counts as lower case. Only the first 64 bytes of `name` are compared: a caller may send
-// megabytes.
+// `;` when none is near: one that begins with `name`, one edit of up to 3 characters, two or a
+// third of longer names. Upper case counts as lower case. Only the first 64 bytes of `name` are
+// compared: a caller may send megabytes.
 std::string DidYouMean(std::string_view name, const std::vector<std::string>& names);
 
 }  // namespace phasor

@@ -212,6 +212,11 @@ TEST(ServerProcessTest, CheckConfigExitsZeroOrTwoAndServesNothing) {
   Subprocess bad(testing::ServerCommandLine({"--check-config", "--threads=-2"}));
   EXPECT_THAT(bad.ReadAll(), HasSubstr("phasor-server: threads: '-2' is not accepted"));
   EXPECT_EQ(bad.Wait(), 2);
+  setenv("PHASOR_THREDS", "3", /*overwrite=*/1);
+  Subprocess typo(testing::ServerCommandLine({"--check-config"}));
+  unsetenv("PHASOR_THREDS");
+  EXPECT_THAT(typo.ReadAll(), HasSubstr("PHASOR_THREDS: ignored; did you mean PHASOR_THREADS?"));
+  EXPECT_EQ(typo.Wait(), 0);
 }
 
 TEST(ServerProcessTest, FailureToStartExitsOneWithOneLine) {

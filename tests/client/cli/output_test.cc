@@ -102,15 +102,24 @@ TEST(OutputTest, ServersShowTheirDevices) {
       .cpu_target = "AVX2",
       .cpu_threads = 8,
       .listeners = {"unix:/p"},
+      .max_inflight_bytes = 1024,
+      .max_batch_items = 64,
+      .lease_socket = "/l",
       .devices = {{0, "Card", "GPU-a", true, ""}, {2, "Card", "GPU-b", false, "Xid"}},
       .encoders = {{"keys", "0a1b"}}};
   EXPECT_EQ(FormatServerInfo(info),
             "version 1.2, numerics version 3\n"
             "backend cuda, AVX2, 8 threads\n"
             "listeners unix:/p\n"
+            "limit max_inflight_bytes 1024\n"
+            "limit max_batch_items 64\n"
+            "lease socket /l\n"
             "encoder keys, spec 0a1b\n"
             "device 0: Card, GPU-a, works\n"
             "device 2: Card, GPU-b, lost: Xid\n");
+  EXPECT_EQ(ToJson(info)["limits"]["max_batch_items"], 64);
+  EXPECT_EQ(ToJson(info)["limits"]["inline_bytes"], 0);
+  EXPECT_EQ(ToJson(info)["lease_socket"], "/l");
   EXPECT_EQ(ToJson(info)["encoders"].dump(), R"([{"name":"keys","spec_fingerprint":"0a1b"}])");
   EXPECT_EQ(ToJson(info)["devices"][1].dump(),
             R"({"number":2,"name":"Card","uuid":"GPU-b","working":false,"error":"Xid"})");

@@ -51,7 +51,7 @@ TEST(TableCommandsTest, BiasReadsATableFromAFileAndWritesOne) {
 
 TEST(TableCommandsTest, TablesNeedAServer) {
   EXPECT_THAT(std::string(RunCommand({"tables", "list"}).status.message()),
-              HasSubstr("must be a server's"));
+              HasSubstr("--server: not set"));
 }
 
 TEST(TableCommandsTest, ATableIsUploadedListedReadAndDeleted) {

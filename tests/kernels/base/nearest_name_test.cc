@@ -33,7 +33,10 @@ TEST(NearestNameTest, ASuggestionIsNear) {
   EXPECT_EQ(DidYouMean("exact", {"PARITY", "EXACT"}), "; did you mean \"EXACT\"?");
   EXPECT_EQ(DidYouMean("t6", {"alibi", "t5"}), "; did you mean \"t5\"?");
   EXPECT_EQ(DidYouMean("newmodel", {"jetmoe", "gpt-j"}), ";");
+  EXPECT_EQ(DidYouMean("enc", {"bench", "encode"}), "; did you mean \"encode\"?");
+  EXPECT_EQ(DidYouMean("move", {"rope", "move-keys"}), "; did you mean \"move-keys\"?");
   EXPECT_EQ(DidYouMean("", {"a"}), ";");
+  EXPECT_EQ(DidYouMean("a", {"alibi"}), ";");
   EXPECT_EQ(DidYouMean("x", {}), ";");
 }
 
