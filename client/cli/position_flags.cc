@@ -93,8 +93,8 @@ absl::StatusOr<PositionList> PositionFlags::Get() {
   if (!written_.empty()) return GetWritten();
   if (!ranges_.empty()) return GetRanges();
   if (file_.empty()) {
-    return Invalid("--", prefix_, "positions: not given; must be, or --", prefix_, "range or --",
-                   prefix_, "positions-file");
+    return Invalid("--", prefix_, "positions: not given; must be given, or --", prefix_,
+                   "range or --", prefix_, "positions-file");
   }
   PHASOR_ASSIGN_OR_RETURN(array_, ReadNpy(file_, false));
   return PositionList(array_.view());

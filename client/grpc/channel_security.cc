@@ -46,7 +46,7 @@ absl::Status CheckPem(std::string_view option, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
   PHASOR_ASSIGN_OR_RETURN(const std::string text, ReadText(option, path));
   if (text.find("-----BEGIN ") != text.npos) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(option, ": \"", path, "\" is not PEM; must be"));
+  return absl::InvalidArgumentError(StrCat(option, ": \"", path, "\" is not PEM; must be PEM"));
 }
 
 // Errors do not quote the token: a wrong one may be nearly right.

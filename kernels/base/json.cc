@@ -25,7 +25,7 @@ class Maker {
   // Returns the value. Fails if the parser was stopped or the text is not JSON.
   absl::StatusOr<Json> Take(bool parsed) {
     PHASOR_RETURN_IF_ERROR(status_);
-    if (!parsed) return Invalid("not JSON; must be");
+    if (!parsed) return Invalid("not JSON; must be JSON");
     return std::move(root_);
   }
 

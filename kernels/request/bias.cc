@@ -100,7 +100,7 @@ absl::Status PrepareTable(const BiasRequest& request, const TableSource* tables,
     if (!given) return absl::OkStatus();
     return Invalid(field, ": set; must be only for values of T5, CLIPPED and SWIN");
   }
-  if (!given) return Invalid(field, ": not set; must be, or table_values");
+  if (!given) return Invalid(field, ": not set; must be given, or table_values");
   if (!named) return PrepareValues(request, path, out);
   if (request.table_values.has_value()) {
     return Invalid(field, ": set beside table_values; must be one of the two");

@@ -27,7 +27,7 @@ absl::Status CheckOutput(const EncodeRequest& request, const ResolvedSpec& spec,
   if (kind == SpecKind::kRotary && !table) {
     return Invalid(path,
                    ".output: EMBEDDING of a ROTARY spec; must be a table: COS_SIN, COMPLEX, ... "
-                   "(command line: --form cos-sin, complex, ...)");
+                   "(command line: --form cos-sin; Python: form=\"cos_sin\"; and so on)");
   }
   if (kind == SpecKind::kEncoding && table) {
     return Invalid(path, ".output: ", Name(request.output),

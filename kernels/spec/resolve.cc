@@ -23,8 +23,12 @@ namespace phasor {
 namespace {
 
 absl::Status ResolveKindAndFamily(Resolution& r) {
-  if (!r.merged.kind.has_value()) return r.Missing("kind");
-  if (!r.merged.family.has_value()) return r.Missing("family");
+  if (!r.merged.kind.has_value()) {
+    return r.Invalid("kind", "not set; must be given, or a preset that has it");
+  }
+  if (!r.merged.family.has_value()) {
+    return r.Invalid("family", "not set; must be given, or a preset that has it");
+  }
   r.out.kind = *r.merged.kind;
   r.out.family = *r.merged.family;
   if (r.out.kind == SpecKind::kRotary && r.out.family == FrequencyFamily::kPerElement) {

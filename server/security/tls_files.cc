@@ -110,7 +110,7 @@ absl::StatusOr<TlsMaterial> ReadTlsFiles(const TlsPaths& paths) {
   PHASOR_ASSIGN_OR_RETURN(const Key key, ReadKey(paths.key));
   if (X509_check_private_key(chain[0].get(), key.get()) != 1) {
     return Wrong("tls-key", paths.key,
-                 "is not the key of the first certificate of --tls-cert; must be");
+                 "is not the key of the first certificate of --tls-cert; must be that key");
   }
   TlsMaterial material;
   material.identity = Pem(chain, key.get());

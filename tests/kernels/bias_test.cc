@@ -278,7 +278,7 @@ TEST(BiasTest, EachWrongFieldIsNamedWithWhatIsAccepted) {
   EXPECT_THAT(Refusal([](auto& r) { r.table_values->dtype = Dtype::kInt32; }),
               StatusIs(kInvalid, HasSubstr("item.table_values.dtype: INT32")));
   EXPECT_THAT(Refusal([](auto& r) { r.table_values.reset(); }),
-              StatusIs(kInvalid, "item.table: not set; must be, or table_values"));
+              StatusIs(kInvalid, "item.table: not set; must be given, or table_values"));
   EXPECT_THAT(Refusal([](auto& r) { r.table = "t"; }),
               StatusIs(kInvalid, HasSubstr("item.table: set beside table_values")));
   EXPECT_THAT(Refusal([](auto& r) { r.query_positions.reset(); }),

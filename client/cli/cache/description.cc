@@ -202,7 +202,7 @@ absl::Status SizesFromShape(absl::Span<const int64_t> shape, std::string_view pa
   if (extents.empty()) {
     if (complete) return absl::OkStatus();
     return InvalidAt(path, "shape ", said, " is not that of layout ", shown, " (", order,
-                     "); must be, or --pages, --page-size and --heads be given");
+                     "); must be that, or give --pages, --page-size and --heads");
   }
   KeyLayout sizes{.pages = 1, .page_size = 0, .heads = 0, .head_dim = 0};
   int64_t joined = 0;

@@ -317,7 +317,7 @@ class Opener {
       if (heads * layout.head_dim != keys.lanes || (layout.heads != 0 && layout.heads != heads)) {
         return InvalidAt(options_.common.file, "rows of ", keys.lanes, " lanes are not ",
                          layout.heads == 0 ? "whole" : StrCat(layout.heads), " heads of ",
-                         layout.head_dim, "; must be, or --lanes-offset and --heads say otherwise");
+                         layout.head_dim, "; must be, or give --lanes-offset and --heads");
       }
       layout.heads = heads;
     } else {
