@@ -15,7 +15,8 @@
 namespace phasor::cpu {
 namespace {
 
-constexpr int64_t kMostTokens = 64;  // of a tile
+constexpr int64_t kMostTokens = 64;      // of a tile
+constexpr int64_t kTileBytes = 1 << 20;  // of keys of COMPARE, unless one token has more
 
 // Rows whose lanes the rotary op reads and writes itself.
 bool IsPlain(const KeyForm& form) {
@@ -134,10 +135,12 @@ class Mover {
     const MovePlane& plane = (*job_.planes)[index];
     const KeyForm& form = Form(plane.form);
     const MoveTokens* const tokens = &(*job_.groups)[plane.tokens];
-    const int64_t tile_tokens = plane.plan == nullptr ? 1 : TileTokens(plane);
     compact_ = Compact(form);
+    const int64_t most = plane.plan == nullptr ? 1 : TileTokens(plane);
+    const int64_t fit = std::min(kTileBytes / compact_.page_bytes, tokens->count());
+    const int64_t tile_tokens = std::clamp<int64_t>(fit, 1, most);
     moved_.resize(static_cast<size_t>(tile_tokens * compact_.page_bytes));
-    moved_lanes_.resize(static_cast<size_t>(form.heads * form.head_dim));
+    moved_lanes_.resize(static_cast<size_t>(form.head_dim));
     found_lanes_.resize(moved_lanes_.size());
     if (plane.plan != nullptr) Prepare(plane);
     KeyReport report;
@@ -282,15 +285,26 @@ class Mover {
                MovedRow(t) + compact_.scales.offset);
     }
     if (plane.plan != nullptr) RotateMoved(plane, tile);
-    const KeyWindow all{0, from.head_dim};
     for (int64_t t = 0; t < tile.count; ++t) {
       const int64_t slot = tile.to_slot(t);
-      reference::DecodeKeys(
-          {&compact_, all, MovedRow(t), MovedRow(t) + compact_.scales.offset, moved_lanes_.data()});
-      reference::DecodeKeys(
-          {&to, all, found + to.RowOf(slot), found + to.ScaleOf(slot, 0), found_lanes_.data()});
-      for (int64_t h = 0; h < from.heads; ++h) CompareRow(from, tile, t, h, tolerance, report);
+      for (int64_t h = 0; h < from.heads; ++h) {
+        DecodeHead(compact_, h, MovedRow(t), MovedRow(t) + compact_.scales.offset,
+                   moved_lanes_.data());
+        DecodeHead(to, h, found + to.RowOf(slot), found + to.ScaleOf(slot, 0), found_lanes_.data());
+        CompareRow(from, tile, t, h, tolerance, report);
+      }
     }
+  }
+
+  // Reads head h of a token whose first head is at `row`, and its scale at `scale`.
+  static void DecodeHead(KeyForm form, int64_t h, const std::byte* row, const std::byte* scale,
+                         float* lanes) {
+    form.heads = 1;
+    reference::DecodeKeys({&form,
+                           {0, form.head_dim},
+                           row + h * form.head_bytes,
+                           scale + h * form.scales.head_bytes,
+                           lanes});
   }
 
   std::byte* MovedRow(int64_t t) { return moved_.data() + t * compact_.page_bytes; }
@@ -319,12 +333,10 @@ class Mover {
 
   void CompareRow(const KeyForm& form, const Tile& tile, int64_t t, int64_t h, double tolerance,
                   KeyReport* report) const {
-    const float* const moved = moved_lanes_.data() + h * form.head_dim;
-    const float* const found = found_lanes_.data() + h * form.head_dim;
     RowDifference row;
-    for (int64_t i = 0; i < form.head_dim; ++i) {
-      row.Add(static_cast<double>(moved[i]) * form.scale,
-              static_cast<double>(found[i]) * form.scale);
+    for (size_t i = 0; i < moved_lanes_.size(); ++i) {
+      row.Add(static_cast<double>(moved_lanes_[i]) * form.scale,
+              static_cast<double>(found_lanes_[i]) * form.scale);
     }
     report->Add(row, form.head_dim, tolerance, tile.first + t, tile.to_slot(t), h);
   }
@@ -339,8 +351,8 @@ class Mover {
   bool rotates_[kMostTokens] = {};
   std::vector<RotaryArgs::Tensor> tensors_;
   std::deque<Places> places_;
-  // COMPARE: the rows of a tile as a move would store them; the lanes of one of its tokens, and
-  // those at the destination.
+  // COMPARE: the rows of a tile as a move would store them; the lanes of one of them, and those at
+  // the destination.
   KeyForm compact_;
   std::vector<std::byte> moved_;
   std::vector<float> moved_lanes_, found_lanes_;
@@ -362,7 +374,7 @@ int64_t MoveRowBytes(const MoveJob& job) {
     bytes += static_cast<double>((*job.groups)[plane.tokens].count() * form.heads) *
              static_cast<double>(form.bytes_before + form.bytes_from);
   }
-  return static_cast<int64_t>(bytes) / std::max<int64_t>(MoveRows(job), 1);
+  return static_cast<int64_t>(std::min(bytes, 0x1p60)) / std::max<int64_t>(MoveRows(job), 1);
 }
 
 void RunMove(const MoveJob& job, int64_t first, int64_t count, RotaryKernel rotary,

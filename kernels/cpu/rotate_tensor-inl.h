@@ -44,6 +44,13 @@ HWY_INLINE const std::byte* TokenOf(const RotaryArgs::Tensor& tensor, int64_t t)
   return tensor.x + (tensor.x_offsets == nullptr ? t * tensor.x_token_bytes : tensor.x_offsets[t]);
 }
 
+// About the bytes of a token, at most `most`: distances that no extent uses may be anything.
+HWY_INLINE int64_t TokenBytes(int64_t heads, int64_t head_bytes, int64_t token_bytes,
+                              int64_t most) {
+  const int64_t head = HWY_MIN(HWY_MIN(head_bytes, token_bytes), most);
+  return HWY_MIN(heads * head, most);
+}
+
 struct Token {
   const RotaryArgs::Tensor* tensor;  // nullptr: none
   int64_t index;
@@ -55,7 +62,8 @@ struct Token {
 HWY_INLINE Token TokenAhead(const RotaryArgs& args, const RotaryArgs::Tensor& tensor, int64_t t) {
   constexpr int64_t kAheadBytes = 4 << 10;
   if (!args.fetch) return {nullptr, 0};
-  const int64_t token_bytes = tensor.heads * HWY_MIN(tensor.x_head_bytes, tensor.x_token_bytes);
+  const int64_t token_bytes =
+      TokenBytes(tensor.heads, tensor.x_head_bytes, tensor.x_token_bytes, kAheadBytes);
   const int64_t ahead = t + HWY_MAX(kAheadBytes / HWY_MAX(token_bytes, 1), 1);
   if (ahead < args.tokens) return {&tensor, ahead};
   const bool last = &tensor + 1 == args.tensors + args.tensor_count;
@@ -67,8 +75,10 @@ HWY_INLINE Token TokenAhead(const RotaryArgs& args, const RotaryArgs::Tensor& te
 // before ends: stores past the caches do not wait for the pages' translations then. Not inlined:
 // sixty loops would each have it.
 HWY_NOINLINE void FetchPages(const RotaryArgs::Tensor& tensor, int64_t t) {
+  constexpr int64_t kMostBytes = 64 << 10;  // later pages are found while these are written
   if (tensor.y_offsets != nullptr && tensor.y_offsets[t] < 0) return;
-  const int64_t bytes = tensor.heads * HWY_MIN(tensor.y_head_bytes, tensor.y_token_bytes);
+  const int64_t bytes =
+      TokenBytes(tensor.heads, tensor.y_head_bytes, tensor.y_token_bytes, kMostBytes);
   const auto page = [&](int64_t i, int64_t byte) HWY_ATTR {
     const int64_t offset =
         tensor.y_offsets == nullptr ? i * tensor.y_token_bytes : tensor.y_offsets[i];

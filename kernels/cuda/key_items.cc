@@ -395,9 +395,12 @@ bool IsSupportedPlane(const MoveJob& job, const MovePlane& plane) {
     const uint64_t bits = pools | RowBits(from) | RowBits(to) | LaneBits(from) | LaneBits(to);
     if (WidthOf(bits) < UnitBytes(form->code)) return false;
   }
+  const bool turns = plane.plan != nullptr;
+  if (turns && PairsInBlocks(plane.from_plan->spec.pairing_out, plane.plan->spec.pairing_out)) {
+    return false;
+  }
   if (job.mode == MoveMode::kCompare) return from.head_dim <= kMostKeyLanes;
-  if (plane.plan == nullptr) return true;
-  if (PairsInBlocks(plane.from_plan->spec.pairing_out, plane.plan->spec.pairing_out)) return false;
+  if (!turns) return true;
   const KeyWindow window = WindowOf(plane, from);
   return window.end - window.begin <= kMostKeyLanes;
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/base/bounded.h"
+
 namespace phasor::cuda {
 namespace {
 
@@ -45,8 +47,10 @@ int64_t RowsOf(const MoveJob& job) {
 JobBytes BytesOf(const MoveJob& job) {
   int64_t bytes = 0;
   for (const MovePlane& plane : *job.planes) {
-    bytes += (*job.groups)[plane.tokens].count() * RowBytes((*job.forms)[plane.form]);
+    const int64_t tokens = (*job.groups)[plane.tokens].count();
+    bytes = BoundedSum(bytes, BoundedProduct(tokens, RowBytes((*job.forms)[plane.form])));
   }
+  bytes = std::min(bytes, int64_t{1} << 50);  // so that many jobs can be added up
   return {bytes, bytes};
 }
 

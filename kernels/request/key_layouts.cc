@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/bounded.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
@@ -69,11 +70,6 @@ constexpr int64_t kMaxLayoutExtent = int64_t{1} << 40;
 constexpr int64_t kMaxHeadDim = 1 << 16;
 constexpr int64_t kMaxLayoutBytes = int64_t{1} << 50;
 
-// A product of sizes that sticks at kMaxLayoutBytes.
-int64_t Times(int64_t a, int64_t b) {
-  return b != 0 && a > kMaxLayoutBytes / b ? kMaxLayoutBytes : a * b;
-}
-
 // Bytes of a row, or of its beginning, from the size that the name gives.
 int64_t BytesOfRow(const NamedKeyLayout& named, KeyCode code, int64_t size) {
   return named.row_in_elements ? size / UnitLanes(code) * UnitBytes(code) : size;
@@ -91,15 +87,15 @@ int64_t ApplyOrder(std::string_view order, const KeyLayout& layout, const NamedK
     switch (*letter) {
       case 'D':
         form->lane_bytes = bytes;
-        bytes = Times(bytes, units);
+        bytes = BoundedProduct(bytes, units);
         break;
       case 'P':
-        *values_offset = Times(bytes, units);
-        bytes = Times(bytes, 2 * units);
+        *values_offset = BoundedProduct(bytes, units);
+        bytes = BoundedProduct(bytes, 2 * units);
         break;
       case 'S':
-        *values_offset = Times(bytes, units) + 4;
-        bytes = 2 * *values_offset;
+        *values_offset = BoundedSum(BoundedProduct(bytes, units), 4);
+        bytes = BoundedProduct(2, *values_offset);
         break;
       case 'x':
         form->group_lanes = 16 / unit;
@@ -107,33 +103,33 @@ int64_t ApplyOrder(std::string_view order, const KeyLayout& layout, const NamedK
         break;
       case 'X':
         form->group_bytes = bytes;
-        bytes = Times(bytes, form->head_dim / form->group_lanes);
+        bytes = BoundedProduct(bytes, form->head_dim / form->group_lanes);
         break;
       case 'W':
         bytes = BytesOfRow(named, form->code, named.row);
         break;
       case '2':
         *values_offset = bytes;
-        bytes = Times(bytes, 2);
+        bytes = BoundedProduct(bytes, 2);
         break;
       case 'H':
         form->head_bytes = bytes;
-        bytes = Times(bytes, layout.heads);
+        bytes = BoundedProduct(bytes, layout.heads);
         break;
       case 'N':
         form->slot_bytes = bytes;
-        bytes = Times(bytes, layout.page_size);
+        bytes = BoundedProduct(bytes, layout.page_size);
         if (named.page_row == 0) break;
-        bytes = Times(layout.page_size, named.page_row) + named.page_round - 1;
+        bytes = BoundedProduct(layout.page_size, named.page_row) + named.page_round - 1;
         bytes -= bytes % named.page_round;
         break;
       case 'B':
         form->page_bytes = bytes;
-        bytes = Times(bytes, layout.pages);
+        bytes = BoundedProduct(bytes, layout.pages);
         break;
       case 'L':
         *layer_bytes = bytes;
-        bytes = Times(bytes, layout.layers);
+        bytes = BoundedProduct(bytes, layout.layers);
         break;
     }
   }
@@ -305,7 +301,6 @@ absl::StatusOr<ResolvedKeyLayout> ResolveKeyLayout(const KeyLayout& layout, std:
   if (bytes >= kMaxLayoutBytes) {
     return Invalid(path, ": ", "2^50 bytes or more; must be less");
   }
-  KeyForm values = form;
   PHASOR_RETURN_IF_ERROR(ApplyDistances(layout, path, &form));
   PHASOR_RETURN_IF_ERROR(ApplyRow(layout, BytesOfRow(named, form.code, named.row),
                                   BytesOfRow(named, form.code, named.lanes_offset), path, &form));
@@ -314,10 +309,9 @@ absl::StatusOr<ResolvedKeyLayout> ResolveKeyLayout(const KeyLayout& layout, std:
   PHASOR_RETURN_IF_ERROR(CheckCode(layout, named, form, path));
   out.keys_offset = form.bytes_before;
   if (values_offset < 0 || named.values == "-") return out;
-  // Values have the distances of the keys, but for lanes in another order.
-  if (named.values.empty()) {
-    values = form;
-  } else {
+  // Values have the distances and scales of the keys, but for lanes in another order.
+  KeyForm values = form;
+  if (!named.values.empty()) {
     int64_t unused = 0;
     ApplyOrder(named.values, layout, named, &values, &unused, &unused);
     values.page_bytes = form.page_bytes;

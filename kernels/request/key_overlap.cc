@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/base/bounded.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -25,11 +26,12 @@ KeyBytes WithSteps(int64_t begin, int64_t bytes, std::vector<Step> steps) {
   return {begin, bytes, std::move(steps)};
 }
 
-// The bytes from the first repetition of steps[first..] to the last.
+// The bytes from the first repetition of steps[first..] to the last; kUnbounded if they are more.
 int64_t SpanFrom(const KeyBytes& bytes, size_t first) {
   int64_t span = bytes.bytes;
   for (size_t i = first; i < bytes.steps.size(); ++i) {
-    span += bytes.steps[i].distance * (bytes.steps[i].count - 1);
+    const Step& step = bytes.steps[i];
+    span = BoundedSum(span, BoundedProduct(step.distance, step.count - 1));
   }
   return span;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/base/bounded.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -197,7 +198,7 @@ class Preparer {
   MovePlane PlaneOf(const KeyLayer& layer, int64_t offset, int64_t to_offset) const {
     const KeyPlace& to = layer.to_place.value_or(layer.place);
     const auto layer_offset = [&](int64_t layout) {
-      return layer.layer * layouts_[static_cast<size_t>(layout)].layer_bytes;
+      return BoundedProduct(layer.layer, layouts_[static_cast<size_t>(layout)].layer_bytes);
     };
     MovePlane plane;
     plane.tokens = static_cast<size_t>(layer.group);

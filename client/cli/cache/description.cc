@@ -17,7 +17,6 @@
 namespace phasor::cli {
 namespace {
 
-constexpr int64_t kMostLayers = 512;
 constexpr std::string_view kNumber = "{layer}";
 
 constexpr std::string_view kFields[] = {

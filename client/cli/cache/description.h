@@ -16,6 +16,8 @@
 
 namespace phasor::cli {
 
+inline constexpr int64_t kMostLayers = 512;  // of a dump
+
 // The keys of one layer in a file. "{layer}" in `file` and `tensor` stands for the layer's number.
 struct LayerSource {
   int64_t layer = 0;  // of the model

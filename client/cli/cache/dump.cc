@@ -106,6 +106,10 @@ class Opener {
     if (common.file.empty()) {
       return InvalidAt(options_.common.file, "names no file; must have `file`");
     }
+    if (count.has_value() && (*count < 1 || *count > kMostLayers)) {
+      return InvalidAt(options_.common.file, "--layers of ", *count, "; must be in [1, ",
+                       kMostLayers, "]");
+    }
     const bool counted = count.has_value() || !numbers.empty();
     if (!count.has_value()) count = model_.count;
     if (numbers.empty()) {
@@ -304,6 +308,10 @@ class Opener {
     layout.page_size = part.cells;
     if (layout.head_dim == 0 && model_.head_dim) layout.head_dim = model_.head_dim(layer->layer);
     if (layout.head_dim == 0) layout.head_dim = keys.lanes / std::max<int64_t>(layout.heads, 1);
+    if (layout.head_dim < 1) {
+      return InvalidAt(options_.common.file, "rows of ", keys.lanes, " lanes for --heads of ",
+                       layout.heads, "; must have lanes for each head");
+    }
     const int64_t unit = UnitLanes(keys.code);
     const int64_t row_bytes = keys.lanes / unit * UnitBytes(keys.code);
     const int64_t content = model_.content_lanes;

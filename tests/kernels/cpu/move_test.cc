@@ -240,6 +240,23 @@ TEST(MoveTest, TheDistanceOfASingleHeadMayBeAnything) {
   }
 }
 
+// Would fetch pages for days.
+TEST(MoveTest, DistancesOfASingleSlotAndHeadMayBeFar) {
+  const KeyLayout layout{.code = KeyCode::kFloat32,
+                         .pages = 24,
+                         .heads = 1,
+                         .head_dim = kHeadDim,
+                         .page_bytes = kHeadDim * 4,
+                         .slot_bytes = int64_t{1} << 50,
+                         .head_bytes = int64_t{1} << 50};
+  MoveRequest request = RequestFor(layout, kPoolBytes);
+  request.groups[0].runs[0].first = 0;
+  request.groups[0].runs[0].count = 3;
+  Pool pool(kPoolBytes, std::byte{0x5A});
+  FillRows(ResolveKeyLayout(layout, "layout")->keys, 0, 13, &pool);
+  ExpectEqualBytes(request, pool, "far");
+}
+
 TEST(MoveTest, RandomMovesHaveTheReferencesBytes) {
   const auto backends = testing::AllBackends();
   for (uint64_t seed = 0; seed < 500; ++seed) {

@@ -126,6 +126,27 @@ TEST(KeyItemsTest, RandomMovesHaveTheReferencesBytes) {
   EXPECT_EQ(by_way.size(), 24u);
 }
 
+TEST(KeyItemsTest, PairsInBlocksAreLeftToTheCpu) {
+  const auto blocks = testing::MakeHandPlan({.pairs = 16,
+                                             .axes = 2,
+                                             .pairing = Pairing::kBlockHalfSplit,
+                                             .pairing_out = Pairing::kBlockHalfSplit,
+                                             .axes_dim = {16, 16}});
+  for (const bool compares : {false, true}) {
+    uint64_t seed = 0;
+    const auto turns = [&](const RandomMove& random) {
+      return Supports(random.job()) && random.move().planes->front().plan != nullptr;
+    };
+    while (!turns(RandomMove(seed, compares))) ++seed;
+    const RandomMove random(seed, compares);
+    MoveJob job = random.move();
+    std::vector<MovePlane> planes = *job.planes;
+    planes[0].plan = planes[0].from_plan = blocks.get();
+    job.planes = &planes;
+    EXPECT_FALSE(Supports(job)) << compares;
+  }
+}
+
 TEST(KeyItemsTest, LayersThatShareASpecAreOneLaunch) {
   for (const KeyCode code : kKeyCodes) {
     const auto plan = testing::MakeHandPlan({.pairs = 32});

@@ -213,5 +213,15 @@ TEST(KeyLayoutsTest, WrongLayoutsAreRefusedWithTheirField) {
   ExpectRefused(layout, "layout.code: Q8_0 where lanes are not side by side");
 }
 
+TEST(KeyLayoutsTest, ValuesHaveScalesAsKeysDo) {
+  KeyLayout layout = Sized("vllm-cpu-vec");  // where their lanes have another order
+  layout.code = KeyCode::kFloat8E4M3;
+  layout.scales = KeyScales{1 << 20, 64, 4, 4};
+  const auto resolved = ResolveKeyLayout(layout, "layout");
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_TRUE(resolved->values->scaled_rows);
+  EXPECT_EQ(resolved->values->scales, resolved->keys.scales);
+}
+
 }  // namespace
 }  // namespace phasor

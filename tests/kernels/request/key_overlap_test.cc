@@ -7,6 +7,8 @@
 #include <random>
 #include <set>
 
+#include "kernels/base/bounded.h"
+
 namespace phasor {
 namespace {
 
@@ -71,6 +73,16 @@ TEST(KeyOverlapTest, DisjointMeansThatNoByteIsShared) {
   }
   EXPECT_GT(disjoint, 5000);
   EXPECT_GT(interleaved, 500);
+}
+
+// 2^24 * 2^40 has only zeros in its last 64 bits.
+TEST(KeyOverlapTest, DistancesThatDoNotFitInto64BitsEndBeyondEveryPool) {
+  const KeyBytes bytes{0, 8, {{int64_t{1} << 24, (int64_t{1} << 40) + 1}}};
+  EXPECT_EQ(bytes.end(), kUnbounded);
+  EXPECT_TRUE(IsNested(bytes));
+  const KeyBytes outer{0, 8, {{int64_t{1} << 50, 2}, {int64_t{1} << 24, (int64_t{1} << 40) + 1}}};
+  EXPECT_EQ(outer.end(), kUnbounded);
+  EXPECT_FALSE(IsNested(outer));
 }
 
 TEST(KeyOverlapTest, LayersInsideAPageAreDisjoint) {

@@ -167,6 +167,31 @@ TEST(MoveKeysTest, WrongMovesAreRefusedWithTheirField) {
   });
 }
 
+// Each distance times its extent is a multiple of 2^64 but for a few bytes: without an eye on that,
+// all rows would seem to lie in the pool.
+TEST(MoveKeysTest, DistancesThatDoNotFitInto64BitsAreRefused) {
+  constexpr int64_t kMany = int64_t{1} << 40, kFar = int64_t{1} << 24;
+  const auto expect_refused = [](const char* what, auto change) {
+    MoveRequest request = Valid();
+    request.layouts[0] = {.code = KeyCode::kFloat8E4M3, .pages = 1, .heads = 1, .head_dim = 2};
+    request.specs.clear();
+    request.layers = {{}};
+    request.pools = {1 << 16};
+    request.groups[0].runs = {{.block_table = {0}, .count = 1, .to_block_table = {0}}};
+    change(request.layouts[0]);
+    EXPECT_THAT(Prepare(request),
+                StatusIs(kInvalid, HasSubstr("; must lie in its pool of 65536 bytes")))
+        << what;
+  };
+  expect_refused("page_bytes", [=](auto& l) { l.pages = kMany, l.page_bytes = kFar; });
+  expect_refused("slot_bytes", [=](auto& l) { l.page_size = kMany, l.slot_bytes = kFar; });
+  expect_refused("head_bytes", [=](auto& l) { l.heads = kMany, l.head_bytes = kFar; });
+  expect_refused("scales", [](auto& l) {
+    l.pages = 1 << 14, l.page_bytes = 2;  // rows that fit
+    l.scales = KeyScales{1 << 15, int64_t{1} << 50, 4, 4};
+  });
+}
+
 TEST(MoveKeysTest, FingerprintsArePinned) {
   MoveRequest request = Valid();
   const auto move = Prepare(request);

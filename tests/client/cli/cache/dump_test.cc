@@ -104,6 +104,10 @@ TEST_F(DumpTest, AFileOfBytesNeedsSizes) {
   options_.common.layout.pages = 2;
   options_.common.layout.heads = 1;
   options_.common.offset_bytes = 10;
+  for (const int64_t count : {-1, 0, 513}) {
+    options_.count = count;
+    EXPECT_THAT(Open("keys.bin").status(), StatusIs(testing::kInvalid, HasSubstr("--layers of ")));
+  }
   options_.count = 3;
   const auto dump = Open("keys.bin");
   ASSERT_TRUE(dump.ok()) << dump.status();
@@ -143,6 +147,10 @@ TEST_F(DumpTest, AStateOfLlamaHasHeadsOfTheModel) {
   model_.head_dim = [](int64_t) { return int64_t{5}; };
   EXPECT_THAT(Open("f.state").status(),
               StatusIs(testing::kInvalid, HasSubstr("rows of 8 lanes are not whole heads of 5")));
+  model_.head_dim = nullptr;
+  options_.common.layout.heads = 9;
+  EXPECT_THAT(Open("f.state").status(),
+              StatusIs(testing::kInvalid, HasSubstr("rows of 8 lanes for --heads of 9")));
 }
 
 TEST_F(DumpTest, QuantisedKeysOfLlamaHaveAHadamardTransform) {
