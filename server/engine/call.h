@@ -98,7 +98,7 @@ struct Result {
 };
 
 // Rows of encodings that have fewer bytes take as long as rows of so many.
-inline constexpr int64_t kNarrowRowBytes = 64;
+inline constexpr int64_t kNarrowRowBytes = 32;
 
 // Whether a byte of this item takes many times as long as usual: PARITY and COMPARE compute element
 // by element, and encodings take a while for each row, however narrow it is.

@@ -36,7 +36,7 @@ TEST(ItemTest, ComparisonsAndNarrowRowsAreSlow) {
   move.mode = MoveMode::kCompare;
   EXPECT_TRUE(IsSlow(ItemOf(move)));
 
-  for (const int64_t columns : {31, 32}) {
+  for (const int64_t columns : {15, 16}) {
     PreparedEncode encode;
     encode.plan = std::make_shared<const Plan>();
     encode.output = {Dtype::kBFloat16, {1000, columns}};
