@@ -6,7 +6,9 @@
 #include <iostream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <random>
+#include <utility>
 
 #include "kernels/request/slot_positions.h"
 #include "tests/support/backends.h"
@@ -101,6 +103,17 @@ class RandomMove {
  private:
   bool Wild(int64_t n) { return wild_ && OneIn(n); }
 
+  // Powers of two whose product often does not fit into 64 bits, or a distance that nothing uses.
+  void MakeFar(KeyLayout* layout) {
+    const std::pair<int64_t*, std::optional<int64_t>*> all[] = {
+        {&layout->pages, &layout->page_bytes},
+        {&layout->page_size, &layout->slot_bytes},
+        {&layout->heads, &layout->head_bytes}};
+    const auto& [extent, distance] = all[Of(0, 2)];
+    *extent = OneIn(3) ? 1 : int64_t{1} << Of(20, 38);
+    *distance = int64_t{1} << Of(20, 50);
+  }
+
   KeyLayout Layout() {
     KeyLayout layout;
     const auto& names = NamedKeyLayouts();
@@ -126,6 +139,7 @@ class RandomMove {
     if (Wild(8)) layout.page_bytes = Of(-1, 9000);
     if (Wild(8)) layout.slot_bytes = Of(0, 2000);
     if (Wild(8)) layout.head_bytes = Of(0, 1000);
+    if (Wild(8)) MakeFar(&layout);
     if (Wild(12)) layout.lane_bytes = Of(0, 64);
     if (Wild(12)) layout.group_lanes = Of(0, 80);
     if (Wild(12)) layout.group_bytes = Of(0, 512);
@@ -252,7 +266,10 @@ absl::Status ReadMovePositions(const std::vector<Pool>& pools, PreparedMove* mov
 TEST(MoveRandomTest, RequestsAreRefusedOrChangeOnlyWhatTheyName) {
   constexpr int kRequests = 10000;
   const auto scalar = cpu::MakeCpuBackend({cpu::Target::kScalar, 1});
-  const auto simd = cpu::MakeCpuBackend({cpu::RunnableTargets().front(), 1});
+  const cpu::Target widest = cpu::RunnableTargets().front();
+  const auto simd = cpu::MakeCpuBackend({widest, 1});
+  const auto streaming =
+      cpu::MakeCpuBackend({.target = widest, .stream_bytes = 1, .pages_in_turns = 1});
   int accepted = 0, moved = 0, left_out = 0, stopped = 0;
   std::map<std::string, int> reasons;
   const auto refuse = [&](const absl::Status& status) {
@@ -292,7 +309,7 @@ TEST(MoveRandomTest, RequestsAreRefusedOrChangeOnlyWhatTheyName) {
     bool wide = false;
     for (const KeyLayout& layout : request.layouts) wide |= layout.code <= KeyCode::kBFloat16;
     if (!wide) {
-      ASSERT_EQ(RunOnCopy(*move, *simd, pools), after);
+      ASSERT_EQ(RunOnCopy(*move, seed % 2 == 0 ? *simd : *streaming, pools), after);
     }
     moved += PutRangesBack(ranges, pools, &after);
     ASSERT_EQ(after == expected, true) << "bytes beside the rows changed";
