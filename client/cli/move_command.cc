@@ -335,7 +335,14 @@ class MoveCommand final : public Command {
         if (model_) out.model_layer = number;
       }
     }
-    if (unrotated_.size() >= call_.layers.size()) call_.specs.clear();
+    const auto count = static_cast<int64_t>(call_.layers.size());
+    for (const int64_t number : unrotated_) {
+      if (number >= 0 && number < count) continue;
+      return Invalid("--unrotated: ", number, "; must be layers, in [0, ", count, ")");
+    }
+    const bool any_turns = std::any_of(call_.layers.begin(), call_.layers.end(),
+                                       [](const KeyLayer& layer) { return layer.spec.has_value(); });
+    if (!any_turns) call_.specs.clear();
     return absl::OkStatus();
   }
 

@@ -75,7 +75,9 @@ int64_t BytesOfRow(const NamedKeyLayout& named, KeyCode code, int64_t size) {
   return named.row_in_elements ? size / UnitLanes(code) * UnitBytes(code) : size;
 }
 
-// Goes through the dimensions from the innermost out. Returns the bytes of the whole.
+// Goes through the dimensions from the innermost out. Distances that are set move what lies outside
+// them: a tensor with gaps between its pages has its values and its other layers behind all gaps.
+// Returns the bytes of the whole.
 int64_t ApplyOrder(std::string_view order, const KeyLayout& layout, const NamedKeyLayout& named,
                    KeyForm* form, int64_t* values_offset, int64_t* layer_bytes) {
   const int64_t unit = UnitBytes(form->code);
@@ -83,11 +85,17 @@ int64_t ApplyOrder(std::string_view order, const KeyLayout& layout, const NamedK
   int64_t bytes = unit;
   form->group_lanes = form->head_dim;
   form->lane_bytes = unit;
+  // The distance of a dimension: the one that is set, else the bytes of what lies inside. It may be
+  // shorter than those: then other dimensions lie between.
+  const auto repeat = [&](std::optional<int64_t> set, int64_t extent) {
+    const int64_t distance = set.value_or(bytes);
+    bytes = std::max(bytes, BoundedProduct(std::max<int64_t>(distance, 0), extent));
+    return distance;
+  };
   for (auto letter = order.rbegin(); letter != order.rend(); ++letter) {
     switch (*letter) {
       case 'D':
-        form->lane_bytes = bytes;
-        bytes = BoundedProduct(bytes, units);
+        form->lane_bytes = repeat(layout.lane_bytes, units);
         break;
       case 'P':
         *values_offset = BoundedProduct(bytes, units);
@@ -113,19 +121,16 @@ int64_t ApplyOrder(std::string_view order, const KeyLayout& layout, const NamedK
         bytes = BoundedProduct(bytes, 2);
         break;
       case 'H':
-        form->head_bytes = bytes;
-        bytes = BoundedProduct(bytes, layout.heads);
+        form->head_bytes = repeat(layout.head_bytes, layout.heads);
         break;
       case 'N':
-        form->slot_bytes = bytes;
-        bytes = BoundedProduct(bytes, layout.page_size);
+        form->slot_bytes = repeat(layout.slot_bytes, layout.page_size);
         if (named.page_row == 0) break;
         bytes = BoundedProduct(layout.page_size, named.page_row) + named.page_round - 1;
         bytes -= bytes % named.page_round;
         break;
       case 'B':
-        form->page_bytes = bytes;
-        bytes = BoundedProduct(bytes, layout.pages);
+        form->page_bytes = repeat(layout.page_bytes, layout.pages);
         break;
       case 'L':
         *layer_bytes = bytes;
@@ -313,7 +318,9 @@ absl::StatusOr<ResolvedKeyLayout> ResolveKeyLayout(const KeyLayout& layout, std:
   KeyForm values = form;
   if (!named.values.empty()) {
     int64_t unused = 0;
-    ApplyOrder(named.values, layout, named, &values, &unused, &unused);
+    KeyLayout dense = layout;
+    dense.slot_bytes = dense.head_bytes = dense.lane_bytes = std::nullopt;
+    ApplyOrder(named.values, dense, named, &values, &unused, &unused);
     values.page_bytes = form.page_bytes;
     values.bytes_from = values.lanes_bytes();
   }

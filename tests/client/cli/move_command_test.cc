@@ -228,6 +228,8 @@ TEST_F(MoveCommandTest, ErrorsNameTheFlag) {
   EXPECT_THAT(
       status({"--run", "0:1:0:1", "--output", "/no/such/folder/x", "--in-place"}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("/no/such/folder/x: cannot be")));
+  EXPECT_THAT(status({"--run", "0:1:0:1", "--compare", "--unrotated", "0,2"}),
+              StatusIs(testing::kInvalid, HasSubstr("--unrotated: 2; must be layers, in [0, 2)")));
   EXPECT_THAT(status({"--run", "0:9:0:1", "--compare"}),
               StatusIs(testing::kInvalid, HasSubstr("item.groups[0].runs[0].first")));
   EXPECT_THAT(RunCommand({"move-keys", "--input", cache, "--pages", "1", "--heads", "1", "--run",

@@ -247,8 +247,8 @@ TEST(MoveTest, DistancesOfASingleSlotAndHeadMayBeFar) {
                          .heads = 1,
                          .head_dim = kHeadDim,
                          .page_bytes = kHeadDim * 4,
-                         .slot_bytes = int64_t{1} << 50,
-                         .head_bytes = int64_t{1} << 50};
+                         .slot_bytes = int64_t{1} << 49,
+                         .head_bytes = int64_t{1} << 49};
   MoveRequest request = RequestFor(layout, kPoolBytes);
   request.groups[0].runs[0].first = 0;
   request.groups[0].runs[0].count = 3;

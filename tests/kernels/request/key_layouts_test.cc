@@ -213,6 +213,35 @@ TEST(KeyLayoutsTest, WrongLayoutsAreRefusedWithTheirField) {
   ExpectRefused(layout, "layout.code: Q8_0 where lanes are not side by side");
 }
 
+// Gaps between pages, slots or heads are also before the values and the next layer.
+TEST(KeyLayoutsTest, DistancesMoveWhatLiesOutsideThem) {
+  constexpr int64_t kGap = 64;
+  const auto with = [](std::string_view name, std::optional<int64_t> KeyLayout::*field,
+                       int64_t distance) {
+    KeyLayout layout = Sized(name);
+    layout.*field = distance;
+    return *ResolveKeyLayout(layout, "layout");
+  };
+  const int64_t page = N * H * kRow + kGap, slot = H * kRow + kGap, head = kRow + kGap;
+  auto layout = with("vllm-flash", &KeyLayout::page_bytes, page);
+  EXPECT_EQ(layout.values_offset, B * page);
+  EXPECT_EQ(layout.layer_bytes, 2 * B * page);
+  layout = with("nhd", &KeyLayout::slot_bytes, slot);
+  EXPECT_EQ(layout.keys.page_bytes, N * slot);
+  EXPECT_EQ(layout.layer_bytes, B * N * slot);
+  layout = with("flashinfer-nhd", &KeyLayout::head_bytes, head);
+  EXPECT_EQ(layout.keys.slot_bytes, H * head);
+  EXPECT_EQ(layout.values_offset, N * H * head);
+  // Pages around layers: those lie as close as without gaps.
+  layout = with("vllm-blnhc", &KeyLayout::page_bytes, L * N * H * 2 * kRow + kGap);
+  EXPECT_EQ(layout.layer_bytes, N * H * 2 * kRow);
+  // A slot inside a head, told by distances: nothing lies closer for that.
+  KeyLayout turned = Sized("nhd");
+  turned.head_bytes = N * kRow;
+  turned.slot_bytes = kRow;
+  EXPECT_EQ(ResolveKeyLayout(turned, "layout")->keys.page_bytes, N * H * kRow);
+}
+
 TEST(KeyLayoutsTest, ValuesHaveScalesAsKeysDo) {
   KeyLayout layout = Sized("vllm-cpu-vec");  // where their lanes have another order
   layout.code = KeyCode::kFloat8E4M3;

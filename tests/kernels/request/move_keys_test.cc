@@ -171,7 +171,8 @@ TEST(MoveKeysTest, WrongMovesAreRefusedWithTheirField) {
 // all rows would seem to lie in the pool.
 TEST(MoveKeysTest, DistancesThatDoNotFitInto64BitsAreRefused) {
   constexpr int64_t kMany = int64_t{1} << 40, kFar = int64_t{1} << 24;
-  const auto expect_refused = [](const char* what, auto change) {
+  constexpr auto kTooLarge = "item.layouts[0]: 2^50 bytes or more; must be less";
+  const auto expect_refused = [](const char* what, const char* message, auto change) {
     MoveRequest request = Valid();
     request.layouts[0] = {.code = KeyCode::kFloat8E4M3, .pages = 1, .heads = 1, .head_dim = 2};
     request.specs.clear();
@@ -179,14 +180,13 @@ TEST(MoveKeysTest, DistancesThatDoNotFitInto64BitsAreRefused) {
     request.pools = {1 << 16};
     request.groups[0].runs = {{.block_table = {0}, .count = 1, .to_block_table = {0}}};
     change(request.layouts[0]);
-    EXPECT_THAT(Prepare(request),
-                StatusIs(kInvalid, HasSubstr("; must lie in its pool of 65536 bytes")))
-        << what;
+    EXPECT_THAT(Prepare(request), StatusIs(kInvalid, HasSubstr(message))) << what;
   };
-  expect_refused("page_bytes", [=](auto& l) { l.pages = kMany, l.page_bytes = kFar; });
-  expect_refused("slot_bytes", [=](auto& l) { l.page_size = kMany, l.slot_bytes = kFar; });
-  expect_refused("head_bytes", [=](auto& l) { l.heads = kMany, l.head_bytes = kFar; });
-  expect_refused("scales", [](auto& l) {
+  expect_refused("page_bytes", kTooLarge, [=](auto& l) { l.pages = kMany, l.page_bytes = kFar; });
+  expect_refused("slot_bytes", kTooLarge,
+                 [=](auto& l) { l.page_size = kMany, l.slot_bytes = kFar; });
+  expect_refused("head_bytes", kTooLarge, [=](auto& l) { l.heads = kMany, l.head_bytes = kFar; });
+  expect_refused("scales", "scales in bytes", [](auto& l) {
     l.pages = 1 << 14, l.page_bytes = 2;  // rows that fit
     l.scales = KeyScales{1 << 15, int64_t{1} << 50, 4, 4};
   });
