@@ -191,6 +191,9 @@ class EpollListener final : public Listener {
       closed = std::move(connection->second);
       connections_.erase(connection);
     }
+    // While gRPC holds the socket too, its events would go on under this number, which the next
+    // connection may get.
+    Control(EPOLL_CTL_DEL, event.data.fd, 0);
     const auto peer = peers_.find(closed.peer);
     if (--peer->second == 0) peers_.erase(peer);
     open_.fetch_sub(1, std::memory_order_relaxed);

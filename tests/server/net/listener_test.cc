@@ -99,6 +99,25 @@ TEST_F(ListenerTest, ForgetsConnectionsThatTheClientReset) {
   WaitForConnections(0);
 }
 
+// gRPC may hold a socket for a while after it was shut down.
+TEST_F(ListenerTest, EventsOfAClosedConnectionAreNotThoseOfTheNext) {
+  Start();
+  FileDescriptor holes[] = {FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC)),
+                            FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC))};
+  FileDescriptor first = ConnectTo(address());
+  shutdown(Accepted(0), SHUT_RDWR);
+  WaitForConnections(0);
+  for (FileDescriptor& hole : holes) hole.Close();  // for both ends of the next connection
+  const FileDescriptor second = ConnectTo(address());
+  Accepted(1);  // watched under the number that the first one had
+  WaitForConnections(1);
+  first.Close();
+  shutdown(Accepted(0), SHUT_RDWR);
+  const FileDescriptor third = ConnectTo(address());
+  Accepted(2);  // after those events
+  EXPECT_EQ(listener_->stats().connections, 2);
+}
+
 TEST_F(ListenerTest, RefusesConnectionsOverTheCapUntilOneCloses) {
   options_.max_connections = 2;
   Start();
