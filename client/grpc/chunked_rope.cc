@@ -36,12 +36,13 @@ class ChunkedRope {
 
   absl::StatusOr<RunInfo> Run() {
     std::thread writer([this] { WriteAll(); });
-    absl::Status status = ReadAll();
-    if (!status.ok()) stream_.Cancel();  // so that the writer does not block any more
-    writer.join();
+    const absl::Status status = ReadAll();
+    const bool broken = !status.ok() && !ended_;
+    if (broken) stream_.Cancel();  // so that the writer does not block any more
+    writer.join();                 // before Finish, after which nobody may write
     PHASOR_RETURN_IF_ERROR(write_error_);
+    if (!broken) PHASOR_RETURN_IF_ERROR(stream_.Finish());
     PHASOR_RETURN_IF_ERROR(status);
-    PHASOR_RETURN_IF_ERROR(stream_.Finish());
     return info_;
   }
 
@@ -117,18 +118,16 @@ class ChunkedRope {
     int64_t done = 0;
     while (done < all_tokens_) {
       grpc::ByteBuffer bytes;
-      if (!stream_.Read(&bytes)) return Ended();
+      if (!stream_.Read(&bytes)) {
+        ended_ = true;
+        return Unfit("the stream has ended before the last answer");
+      }
       PHASOR_ASSIGN_OR_RETURN(const ReceivedMessage message, ReadRawMessage(bytes));
       PHASOR_ASSIGN_OR_RETURN(const int64_t tokens, ReadAnswer(message));
       done += tokens;
       if (tokens > 0 && options_.progress) options_.progress(done, all_tokens_);
     }
     return absl::OkStatus();
-  }
-
-  absl::Status Ended() {
-    absl::Status status = stream_.Finish();
-    return status.ok() ? Unfit("the stream has ended before the last answer") : status;
   }
 
   // Returns how many tokens the answer holds.
@@ -167,6 +166,7 @@ class ChunkedRope {
   const ChunkOptions& options_;
   int64_t all_tokens_ = 0;
   RunInfo info_;
+  bool ended_ = false;        // the server or the connection ended the stream
   absl::Status write_error_;  // read after the writer was joined
   std::mutex mutex_;
   std::map<Key, std::shared_ptr<Sent>> sent_ ABSL_GUARDED_BY(mutex_);
