@@ -2,6 +2,7 @@
 // Receives uploads of tables, and stores, lists and deletes tables.
 #include "server/api/table_service.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,6 +80,10 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
       PHASOR_RETURN_IF_ERROR(Announce());
     } else if (request_.has_table()) {
       return absl::InvalidArgumentError("table: set again; must be in the first message only");
+    } else if (std::all_of(request_.raw().begin(), request_.raw().end(),
+                           [](const std::string& bytes) { return bytes.empty(); })) {
+      return absl::InvalidArgumentError(
+          "raw: no bytes; every message after the first must have some");
     }
     for (const std::string& bytes : request_.raw()) {
       PHASOR_RETURN_IF_ERROR(

@@ -95,7 +95,7 @@ TEST_F(TableServiceTest, WrongUploadsHaveCodesOfTheirOwn) {
 }
 
 TEST_F(TableServiceTest, TheTableComesInTheFirstMessageAndOnlyThere) {
-  grpc::ClientContext none, late, twice;
+  grpc::ClientContext none, late, twice, empty;
   auto writer = stub_->CreateTable(&none, &created_);
   writer->WritesDone();
   EXPECT_THAT(writer->Finish().error_message(),
@@ -112,6 +112,14 @@ TEST_F(TableServiceTest, TheTableComesInTheFirstMessageAndOnlyThere) {
   writer->Write(request);
   writer->WritesDone();
   EXPECT_THAT(writer->Finish().error_message(), HasSubstr("table: set again"));
+  // Would keep a place among uploads for ever.
+  request.clear_raw();
+  writer = stub_->CreateTable(&empty, &created_);
+  writer->Write(request);
+  request.clear_table();
+  writer->Write(request);
+  writer->WritesDone();
+  EXPECT_THAT(writer->Finish().error_message(), HasSubstr("raw: no bytes; every message after"));
 }
 
 TEST_F(TableServiceTest, ACancelledUploadKeepsTheOldTable) {
