@@ -340,8 +340,9 @@ class MoveCommand final : public Command {
       if (number >= 0 && number < count) continue;
       return Invalid("--unrotated: ", number, "; must be layers, in [0, ", count, ")");
     }
-    const bool any_turns = std::any_of(call_.layers.begin(), call_.layers.end(),
-                                       [](const KeyLayer& layer) { return layer.spec.has_value(); });
+    const bool any_turns =
+        std::any_of(call_.layers.begin(), call_.layers.end(),
+                    [](const KeyLayer& layer) { return layer.spec.has_value(); });
     if (!any_turns) call_.specs.clear();
     return absl::OkStatus();
   }

@@ -19,9 +19,12 @@ nb::object Call(PyObject* function, nb::handle argument) {
 }
 
 nb::object ToException(const absl::Status& status) {
+  // Of a server, or of a proxy before it: may be anything.
   const auto message = status.message();
-  return nb::handle(TheHelpers().error)(static_cast<int>(status.code()),
-                                        nb::str(message.data(), message.size()));
+  const nb::object text = nb::steal(PyUnicode_DecodeUTF8(
+      message.data(), static_cast<Py_ssize_t>(message.size()), /*errors=*/"replace"));
+  if (!text.is_valid()) throw nb::python_error();
+  return nb::handle(TheHelpers().error)(static_cast<int>(status.code()), text);
 }
 
 void Raise(const absl::Status& status) {

@@ -6,6 +6,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <exception>
 #include <string_view>
 #include <type_traits>
 
@@ -48,6 +49,8 @@ nb::object ObjectOrException(Make make) {
     return make();
   } catch (nb::python_error& error) {
     return nb::borrow(error.value());
+  } catch (const std::exception& error) {  // no memory, above all
+    return nb::handle(PyExc_RuntimeError)(error.what());
   }
 }
 [[noreturn]] void RaiseInvalid(std::string_view path, std::string_view message);
