@@ -3,14 +3,17 @@
 // answer does not fit the socket's buffer.
 #include "server/memory/lease_socket.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -32,16 +35,33 @@ std::string UserOf(int fd) {
   return StrCat("uid ", peer.uid);
 }
 
+// Descriptors of other files than memory that threads are closing, and how many may be: beyond it,
+// no more are received.
+std::atomic<int> closing{0};
+constexpr int kMaxClosing = 16;
+
+// Closes a descriptor that a client sent. Memory waits for nobody. Another file may be of a file
+// system that the client runs, which may keep whoever closes it waiting for ever.
+void CloseReceived(int fd) {
+  if (fcntl(fd, F_GET_SEALS) >= 0) {
+    close(fd);
+    return;
+  }
+  closing.fetch_add(1);
+  std::thread([fd] {
+    // Closing a socket could wait for its peer if the sender has set that, so turn it off.
+    const linger none = {1, 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+    close(fd);
+    closing.fetch_sub(1);
+  }).detach();
+}
+
 // The descriptors that came with a message. Closes them when destroyed.
 class Descriptors {
  public:
   ~Descriptors() {
-    for (const int fd : fds_) {
-      // Closing a socket could wait for its peer if the sender has set that, so turn it off.
-      const linger none = {1, 0};
-      setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-      close(fd);
-    }
+    for (const int fd : fds_) CloseReceived(fd);
   }
   void Take(msghdr& message) {
     for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
@@ -69,7 +89,7 @@ ssize_t ReceiveSome(int fd, absl::Span<char> text, Descriptors* descriptors) {
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  message.msg_controllen = closing.load() < kMaxClosing ? control.size() : 0;
   const ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (n >= 0) descriptors->Take(message);
   if (n < 0 && errno != EAGAIN && errno != EINTR) return 0;
