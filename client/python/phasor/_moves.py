@@ -17,6 +17,8 @@ _MODES = {"copy_on_write": 0, "move": 1, "compare": 2}
 
 # A list, a range, or an array of integers.
 Integers: TypeAlias = "Sequence[int] | np.ndarray[Any, Any]"
+# The same with a row for each token: [tokens], or [tokens, axes] for specs of several axes.
+TokenPositions: TypeAlias = "Sequence[int] | Sequence[Sequence[int]] | np.ndarray[Any, Any]"
 # "bfloat16", "float8_e4m3", "q8_0", ...: docs/move-keys.md has all.
 KeyCode: TypeAlias = str
 
@@ -113,8 +115,8 @@ class KeySlots:
 
     slots: Integers = ()
     to_slots: Integers = ()
-    from_positions: Integers = ()
-    positions: Integers = ()
+    from_positions: TokenPositions = ()
+    positions: TokenPositions = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,13 +178,38 @@ def _integer(value: Any, path: str) -> int:
     return number
 
 
-def _integers(values: Any, path: str) -> np.ndarray[Any, Any]:
-    array = np.asarray(values)
+def _array(values: Any, path: str) -> np.ndarray[Any, Any]:
+    """Integers of 64 bits, of any shape."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise _errors.InvalidArgument(f"{path}: lists of different lengths; must be one row per token") from None
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{path}: elements of type {array.dtype}; must be integers of 64 bits")
     if array.dtype.kind == "u" and array.size and int(array.max()) >= 1 << 63:
         raise _errors.InvalidArgument(f"{path}: {array.max()} does not fit 64 bits; must be in [-2^63, 2^63)")
-    return np.ascontiguousarray(array, np.int64).reshape(-1)
+    return np.asarray(array, np.int64, order="C")
+
+
+def _integers(values: Any, path: str) -> np.ndarray[Any, Any]:
+    array = _array(values, path)
+    if array.ndim != 1:
+        raise _errors.InvalidArgument(f"{path}: shape {list(array.shape)}; must have one dimension")
+    return array
+
+
+def _by_token(array: np.ndarray[Any, Any], tokens: int, path: str) -> np.ndarray[Any, Any]:
+    """The numbers of all tokens in a row, as the native module takes them."""
+    given = array.shape != (0,)
+    if given and (array.ndim not in (1, 2) or len(array) != tokens):
+        raise _errors.InvalidArgument(f"{path}: shape {list(array.shape)}; must be [{tokens}] or [{tokens}, axes], as slots are")
+    return array.reshape(-1)
+
+
+def _key_slots(value: Any, path: str) -> tuple[Any, ...]:
+    slots, to_slots, from_positions, positions = _record(KeySlots)(value, path)
+    from_positions = _by_token(from_positions, len(slots), f"{path}.from_positions")
+    return slots, to_slots, from_positions, _by_token(positions, len(slots), f"{path}.positions")
 
 
 def _number(value: Any, path: str) -> float:
@@ -245,6 +272,7 @@ def _list(cls: Any) -> _Reader:
 _READERS: dict[str, _Reader] = {
     "int": _integer,
     "Integers": _integers,
+    "TokenPositions": _array,
     "float": _number,
     "str": _text,
     "bool": _flag,
@@ -252,7 +280,7 @@ _READERS: dict[str, _Reader] = {
     "_spec.SpecLike": _native_spec,
     "KeyScales": _record(KeyScales),
     "KeyPlace": _record(KeyPlace),
-    "KeySlots": _record(KeySlots),
+    "KeySlots": _key_slots,
     "Sequence[KeyRun]": _list(KeyRun),
 }
 

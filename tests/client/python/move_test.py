@@ -120,6 +120,53 @@ def test_slots_say_the_same_as_runs(client):
     assert runs.tobytes() == single.tobytes()
 
 
+def token_slots(**positions):
+    return [phasor.KeyGroup(slots=phasor.KeySlots(slots(), **positions))]
+
+
+def test_positions_of_several_axes_have_a_row_for_each_token(client):
+    """With equal numbers on both axes, and then with others, as lists and as arrays."""
+    specs = [phasor.KeySpec(phasor.Spec("rope-2d", head_dim=LANES))]
+    old = [[FROM + i, FROM + i] for i in range(COUNT)]
+    for new in ([[TO + i, TO + i] for i in range(COUNT)], [[TO + i, 7 * i] for i in range(COUNT)]):
+        lists, arrays = filled("float32"), filled("float32")
+        client.move_paged([lists], **one_layer(specs=specs, groups=token_slots(from_positions=old, positions=new)))
+        columns = {"from_positions": np.array(old).T.copy().T, "positions": np.array(new, np.int32)}
+        client.move_paged([arrays], **one_layer(specs=specs, groups=token_slots(**columns)))
+        wanted = phasor.move_keys(rows(filled("float32"))[slots()], from_positions=old, positions=new, spec=specs[0].spec)
+        assert rows(lists)[slots()].tobytes() == wanted.tobytes() and arrays.tobytes() == lists.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"from_positions": np.zeros((2, COUNT), int)}, r"from_positions: shape \[2, 12\]; must be \[12\] or \[12, axes\], as slots are"),
+        ({"positions": np.zeros((2, COUNT), int)}, r"positions: shape \[2, 12\]; must be \[12\] or \[12, axes\]"),
+        ({"positions": range(COUNT * 2)}, r"positions: shape \[24\]; must be \[12\] or \[12, axes\]"),
+        ({"positions": np.zeros((COUNT, 2, 1), int)}, r"positions: shape \[12, 2, 1\]; must be \[12\] or"),
+        ({"positions": 3}, r"positions: shape \[\]; must be \[12\] or"),
+        ({"positions": [[1], [2, 3]]}, r"positions: lists of different lengths; must be one row per token"),
+        ({"slots": np.reshape(slots(), (2, 6))}, r"slots: shape \[2, 6\]; must have one dimension"),
+        ({"to_slots": np.reshape(slots(), (12, 1))}, r"to_slots: shape \[12, 1\]; must have one dimension"),
+    ],
+)
+def test_arrays_of_slots_have_the_shape_of_their_tokens(changes, message):
+    cache = filled("float32")
+    positions = {"from_positions": range(COUNT), "positions": range(COUNT)}
+    tokens = phasor.KeyGroup(slots=phasor.KeySlots(**{"slots": slots(), **positions, **changes}))
+    with pytest.raises(phasor.InvalidArgument, match=r"groups\[0\].slots." + message):
+        phasor.move_paged([cache], **one_layer(groups=[tokens]))
+    assert cache.tobytes() == filled("float32").tobytes()
+
+
+@pytest.mark.parametrize("table", ["block_table", "to_block_table"])
+def test_block_tables_have_one_dimension(table):
+    """Those of a whole batch, [sequences, pages], would otherwise be one long table."""
+    call = one_layer(groups=[group(**{table: np.array([TABLE, [1, 3]])})], mode="copy_on_write")
+    with pytest.raises(phasor.InvalidArgument, match=rf"groups\[0\].runs\[0\].{table}: shape \[2, 2\]; must have one dimension"):
+        phasor.move_paged([filled("float32")], **call)
+
+
 def test_keys_move_from_one_spec_to_another(client):
     other = SPEC.replace(rope_theta=10000.0)
     cache = filled("float32")
