@@ -23,6 +23,8 @@ NAMES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m
 _ML_NAMES = {3: "bfloat16", 4: "float8_e4m3fn", 5: "float8_e5m2"}
 _BITS = {3: np.uint16, 4: np.uint8, 5: np.uint8}
 CODES = {name: code for code, name in enumerate(NAMES)} | {"float8_e4m3fn": 4, "double": 0, "float": 1, "half": 2}
+# Names of the types of arrays. What ml_dtypes calls float8_e4m3 has infinity, and so is not Phasor's.
+_ARRAY_CODES = {name: code for name, code in CODES.items() if name != "float8_e4m3"}
 # dtype objects of numpy, ml_dtypes and torch -> code. Filled in as they are met.
 DTYPES: dict[Any, int] = {np.dtype(name): code for code, name in enumerate(NAMES) if code not in _ML_NAMES}
 
@@ -60,7 +62,7 @@ def find_dtype(dtype: Any) -> int | None:
             return None
     elif getattr(dtype, "byteorder", "=") == ">":
         return None
-    code = CODES.get(name)
+    code = _ARRAY_CODES.get(name)
     if code is not None:
         DTYPES[dtype] = code
     return code
@@ -71,13 +73,14 @@ def dtype_code(dtype: Any) -> int:
     if isinstance(dtype, str):
         code = CODES.get(dtype.removeprefix("torch."))
     elif isinstance(dtype, type):
-        code = CODES.get(np.dtype(dtype).name)
+        code = _ARRAY_CODES.get(np.dtype(dtype).name)
     else:
         code = DTYPES.get(dtype, None)
         if code is None:
             code = find_dtype(dtype)
     if code is None:
-        raise _errors.InvalidArgument(f"dtype: {dtype!r} is no type of Phasor; use one of {', '.join(NAMES)}")
+        names = ", ".join(NAMES)
+        raise _errors.InvalidArgument(f"dtype: {dtype!r} is no type of Phasor; must be one of {names} (float8_e4m3 is float8_e4m3fn of ml_dtypes)")
     return code
 
 

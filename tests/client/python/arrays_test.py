@@ -61,6 +61,24 @@ def test_float8_results_are_scaled_rounded_and_saturated(rng, client, dtype):
     np.testing.assert_allclose(y.astype(np.float64), wanted, rtol=step * 1.01, atol=float(info.smallest_subnormal))
 
 
+def test_the_float8_of_ml_dtypes_with_infinity_is_refused(rng):
+    """Its bits mean other numbers than those of E4M3FN, which Phasor calls float8_e4m3."""
+    x, ieee = tensor(rng, "bfloat16"), np.dtype(ml_dtypes.float8_e4m3)
+    out = np.zeros(x.shape, ieee)
+    with pytest.raises(phasor.InvalidArgument, match=r"out\[0\].dtype: float8_e4m3 is no type of Phasor"):
+        phasor.apply_rope(x, positions=range(7), spec=HALF, out=out, inv_scale=1.0)
+    assert not out.view(np.uint8).any()
+    for dtype in (ieee, ml_dtypes.float8_e4m3):
+        with pytest.raises(phasor.InvalidArgument, match=r"dtype: .*float8_e4m3.* is no type of Phasor; must be .*float8_e4m3fn of ml_dtypes"):
+            phasor.apply_rope(x, positions=range(7), spec=HALF, out_dtype=dtype)
+    wanted = phasor.apply_rope(x, positions=range(7), spec=HALF, out_dtype="float8_e4m3")
+    for name in ("float8_e4m3fn", ml_dtypes.float8_e4m3fn, np.dtype(ml_dtypes.float8_e4m3fn)):
+        assert truth.bytes_of(phasor.apply_rope(x, positions=range(7), spec=HALF, out_dtype=name)) == truth.bytes_of(wanted)
+    out = np.zeros(x.shape, ml_dtypes.float8_e4m3fn)
+    phasor.apply_rope(x, positions=range(7), spec=HALF, out=out)
+    assert truth.bytes_of(out) == truth.bytes_of(wanted)
+
+
 VIEWS = {
     "dense": lambda rng: tensor(rng),
     "cut out of wider heads": lambda rng: tensor(rng, shape=(7, 3, 48))[..., 16:32],
