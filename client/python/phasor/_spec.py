@@ -55,7 +55,7 @@ def _config_text(config: Any) -> str:
         raise TypeError(f"config: {type(config).__name__}; must be a dict, a path or a configuration of transformers")
     text = json.dumps(dict(config), default=str)
     if "Infinity" in text or "NaN" in text:  # as a limit on something else; JSON has no such numbers
-        text = json.dumps(json.loads(text, parse_constant=lambda _: None))
+        text = json.dumps(json.loads(text, parse_constant=str))  # texts, which no number of a rotation may be
     return text
 
 

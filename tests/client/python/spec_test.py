@@ -61,6 +61,40 @@ def test_configurations_are_specs(tmp_path):
         phasor.Spec.from_config(tmp_path / "absent.json")
 
 
+UNREAL = [float("nan"), float("inf"), -float("inf")]
+
+
+@pytest.mark.parametrize("number", UNREAL, ids=str)
+@pytest.mark.parametrize("key", ["rope_theta", "head_dim", "max_position_embeddings", "partial_rotary_factor", "rope_scaling"])
+def test_numbers_that_json_lacks_are_refused_where_a_rotation_reads_them(client, key, number):
+    """Not taken for absent, which would bring the default."""
+    config = {"model_type": "llama", "rope_theta": 500000.0, "head_dim": 128, key: number}
+    with pytest.raises(phasor.InvalidArgument, match=rf'config_json.{key}: "-?(NaN|Infinity)"; must be') as caught:
+        phasor.Spec.from_config(config)
+    assert caught.value.field == f"spec.config_json.{key}"
+    with pytest.raises(phasor.InvalidArgument, match=rf'config_json.{key}: "-?(NaN|Infinity)"; must be'):
+        client.resolve_model(config)
+
+
+@pytest.mark.parametrize("number", UNREAL, ids=str)
+def test_numbers_that_json_lacks_are_refused_inside_a_scaling(number):
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096, "beta_fast": number}
+    long = {"rope_type": "longrope", "short_factor": [1.0] * 64, "long_factor": [1.0] * 63 + [number], "original_max_position_embeddings": 4096}
+    for scaling, field in ((yarn, "beta_fast"), (long, r"long_factor\[63\]")):
+        config = {"model_type": "llama", "rope_theta": 500000.0, "head_dim": 128, "rope_scaling": scaling}
+        with pytest.raises(phasor.InvalidArgument, match=rf"config_json.rope_scaling.{field}: .*must be a number"):
+            phasor.Spec.from_config(config)
+
+
+def test_numbers_that_json_lacks_are_ignored_where_no_rotation_reads_them():
+    """Bamba, Falcon H1 and Granite have a limit of infinity."""
+    config = {"model_type": "bamba", "rope_theta": 10000.0, "head_dim": 128}
+    plain = phasor.Spec.from_config(config)
+    for number in UNREAL:
+        other = {"time_step_limit": (0.0, number), "note": "Infinity is no limit", "nested": {"limit": number}}
+        assert phasor.Spec.from_config(config | other).fingerprint == plain.fingerprint
+
+
 def test_all_layers_of_a_model(client):
     config = {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}, "vision_config": {"model_type": "siglip_vision_model"}}
     parts = client.resolve_model(config)
