@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which arrays there are, and how results become arrays of the inputs' kind.
 
-numpy is always there. torch, jax and ml_dtypes are looked up in sys.modules: whoever passes one of
-their arrays has imported them.
+numpy is always there. torch, jax, ml_dtypes and numpy.ma are looked up in sys.modules: whoever passes
+one of their arrays has imported them.
 """
 
 from __future__ import annotations
@@ -157,8 +157,37 @@ def contiguous(array: Any) -> Any:
     return array.copy("C")
 
 
+def check_mask(array: Any, path: str) -> None:
+    """Refuses an array of numpy with masked elements: what lies below the mask would be taken for values."""
+    if "numpy.ma" not in sys.modules or not isinstance(array, np.ma.MaskedArray):
+        return
+    mask = np.ascontiguousarray(np.ma.getmask(array))
+    if mask.view(np.uint8).any():  # that of a record has fields
+        raise _errors.InvalidArgument(f"{path}: an array with masked elements; must have none, as array.filled(0) or array.compressed()")
+
+
+def check_masks(arrays: Any, path: str) -> None:
+    """The same of each array in a list or tuple, and of those in lists inside it."""
+    if "numpy.ma" not in sys.modules:
+        return
+    for number, array in enumerate(arrays):
+        if isinstance(array, (list, tuple)):
+            check_masks(array, f"{path}[{number}]")
+        elif isinstance(array, np.ma.MaskedArray):
+            check_mask(array, f"{path}[{number}]")
+
+
+def check_numbers(values: Any, path: str) -> None:
+    """The same of an array, or of lists."""
+    if isinstance(values, (list, tuple)):
+        check_masks(values, path)
+    else:
+        check_mask(values, path)
+
+
 def position_array(positions: Any) -> np.ndarray[Any, Any]:
     """Positions as a dense numpy array of int64 or float64; every number exactly."""
+    check_numbers(positions, "positions")
     if on_gpu(positions):
         raise TypeError("positions: on a GPU, and nothing copies them to the host unasked; pass positions.cpu()")
     if kind_of(positions) == TORCH:

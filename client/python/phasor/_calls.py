@@ -56,7 +56,20 @@ def sequence(values: Any) -> tuple[Any, ...]:
     return tuple(values) if isinstance(values, (tuple, list)) else (values,)
 
 
+def _no_masks(**arrays: Any) -> None:
+    for path, array in arrays.items():
+        _arrays.check_mask(array, path)
+
+
+def _positions(positions: Any, path: str = "positions") -> Any:
+    """Positions that the native module may read, which does not look at masks."""
+    if type(positions) is not _ndarray:
+        _arrays.check_mask(positions, path)
+    return positions
+
+
 def _outputs(tensors: tuple[Any, ...], inplace: bool, out: Any, out_dtype: Any) -> tuple[Any, ...]:
+    _arrays.check_masks(tensors, "tensors")
     if inplace:
         if out is not None or out_dtype is not None:
             raise _errors.InvalidArgument("inplace: set together with out or out_dtype; set one of them")
@@ -71,6 +84,7 @@ def _outputs(tensors: tuple[Any, ...], inplace: bool, out: Any, out_dtype: Any) 
     outs = sequence(out)
     if len(outs) != len(tensors):
         raise _errors.InvalidArgument(f"out: {len(outs)} arrays; must be one per tensor ({len(tensors)})")
+    _arrays.check_masks(outs, "out")
     return outs
 
 
@@ -92,7 +106,7 @@ def rope(
         raise TypeError("apply_rope: no tensors; pass at least one array [tokens, heads, head_dim]")
     return (
         _spec.to_spec(spec, preset, config)._native,
-        positions,
+        _positions(positions),
         tensors,
         _outputs(tensors, inplace, out, out_dtype),
         _layout(layout),
@@ -120,12 +134,12 @@ def move(
         raise TypeError("move_keys: no keys; pass at least one array [tokens, heads, head_dim]")
     return (
         _spec.to_spec(spec)._native,
-        positions,
+        _positions(positions),
         keys,
         _outputs(keys, inplace, out, None),
         _layout(layout),
         DELTA,
-        from_positions,
+        _positions(from_positions, "from_positions"),
         None if from_spec is None else _spec.to_spec(from_spec)._native,
         None,
         None,
@@ -146,9 +160,10 @@ def paged(
     pins: Pins | None = None,
 ) -> tuple[Any, ...]:
     key_scale, value_scale = _scales(inv_scale, 2) or (None, None)
+    _no_masks(keys=keys, values=values, key_cache=key_cache, value_cache=value_cache, slot_mapping=slot_mapping)
     return (
         _spec.to_spec(spec)._native,
-        positions,
+        _positions(positions),
         (keys,),
         (key_cache,),
         _layout(layout),
@@ -199,6 +214,7 @@ def encode(
         raise _errors.InvalidArgument(f"form: {form!r}; must be one of {', '.join(FORMS)}")
     if (spec is None) == (table is None):
         raise _errors.InvalidArgument("spec: give either a spec or table=, the name of a table")
+    _no_masks(add_to=add_to, out=out)
     kind = _like(like, add_to, positions)
     if out is None and kind is not positions and _arrays.on_gpu(kind):
         if kind is not add_to:
@@ -206,7 +222,7 @@ def encode(
         out = _arrays.empty_like(add_to, code)
     call = (
         None if spec is None else _spec.to_spec(spec)._native,
-        positions,
+        _positions(positions),
         code,
         FORMS[form],
         add_to,
@@ -238,6 +254,7 @@ def bias(
     unknown = fields.keys() - {"num_buckets", "max_distance", "bidirectional", "window"}
     if unknown:
         raise TypeError(f"attention_bias: unknown argument {sorted(unknown)[0]!r}")
+    _no_masks(table=table, add_to=add_to, out=out)
     family = BIAS_FAMILIES.get(kind, -1)
-    call = ("" if family >= 0 else kind, family, fields, heads, queries, keys, table, code, add_to, out)
+    call = ("" if family >= 0 else kind, family, fields, heads, _positions(queries, "queries"), _positions(keys, "keys"), table, code, add_to, out)
     return (*call, pinned(pins)), _like(like, add_to, queries, keys, table)

@@ -412,6 +412,7 @@ class Tables(MutableMapping[str, Any]):
             raise _errors.NoTable(str(error)) from None
 
     def __setitem__(self, name: str, values: Any) -> None:
+        _arrays.check_mask(values, "values")
         self._client._native().create_table(name, values, None)
 
     def __delitem__(self, name: str) -> None:

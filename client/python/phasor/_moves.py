@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from . import _calls, _errors, _spec
+from . import _arrays, _calls, _errors, _spec
 from ._core import KEY_CODES
 
 _MODES = {"copy_on_write": 0, "move": 1, "compare": 2}
@@ -180,6 +180,7 @@ def _integer(value: Any, path: str) -> int:
 
 def _array(values: Any, path: str) -> np.ndarray[Any, Any]:
     """Integers of 64 bits, of any shape."""
+    _arrays.check_numbers(values, path)
     try:
         array = np.asarray(values)
     except ValueError:
@@ -304,6 +305,7 @@ def call(
 ) -> tuple[Any, ...]:
     if not isinstance(pools, (list, tuple)):
         raise _wrong(pools, "pools", "a list of arrays")
+    _arrays.check_masks(pools, "pools")
     return (
         tuple(pools),
         _list(KeyLayout)(layouts, "layouts"),

@@ -272,7 +272,75 @@ def test_subclasses_of_numpy_arrays_are_arrays(rng):
     )
 
 
+MASKED_TENSORS = {
+    "tensors[0]": lambda x: phasor.apply_rope(x, positions=range(7), spec=HALF),
+    "tensors[1]": lambda x: phasor.apply_rope_(x.data.copy(), x, positions=range(7), spec=HALF),
+    "out[0]": lambda x: phasor.apply_rope(x.data.copy(), positions=range(7), spec=HALF, out=x),
+    "add_to": lambda x: phasor.encode({"preset": "transformer", "dim": 16}, range(7), add_to=x[:, 0]),
+    "out": lambda x: phasor.encode({"preset": "transformer", "dim": 16}, range(7), out=x[:, 0]),
+    "table": lambda x: phasor.attention_bias("swin", heads=1, window=[2, 2], table=x[:, 0]),
+    "pools[0]": lambda x: phasor.move_paged([x], layouts=[], layers=[], groups=[]),
+}
+
+
+@pytest.mark.parametrize("field", MASKED_TENSORS)
+def test_masked_elements_are_refused(rng, field):
+    x = np.ma.array(tensor(rng))
+    x[3, 0, 2] = np.ma.masked
+    with pytest.raises(phasor.InvalidArgument, match="an array with masked elements; must have none") as caught:
+        MASKED_TENSORS[field](x)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("field", ["keys", "values", "key_cache", "value_cache", "slot_mapping"])
+def test_masked_elements_of_a_paged_cache_are_refused(rng, field):
+    x, cache = tensor(rng), np.zeros((2, 4, 3, 16), np.float32)
+    arrays = {"keys": x, "values": x.copy(), "key_cache": cache, "value_cache": cache.copy(), "slot_mapping": np.arange(7)}
+    phasor.write_paged(**arrays, positions=range(7), spec=HALF)
+    arrays[field] = np.ma.array(arrays[field], mask=arrays[field] == arrays[field].flat[0])
+    with pytest.raises(phasor.InvalidArgument, match=f"^{field}: an array with masked elements"):
+        phasor.write_paged(**arrays, positions=range(7), spec=HALF)
+
+
+def test_masked_arrays_without_masked_elements_are_arrays(rng):
+    """As netCDF4 gives them."""
+    x = tensor(rng)
+    wanted = phasor.apply_rope(x, positions=range(7), spec=HALF)
+    for mask in (False, np.zeros(x.shape, bool)):
+        y = phasor.apply_rope(np.ma.array(x, mask=mask), positions=np.ma.arange(7), spec=HALF)
+        assert truth.bytes_of(y) == truth.bytes_of(wanted)
+
+
 # --- positions ---
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [
+        np.ma.array([0, 1, 2], mask=[0, 1, 0]),
+        np.ma.array([0, 1, 2], np.int16, mask=[0, 1, 0]),
+        np.ma.array([0, 0.5, 2], mask=True),
+        [0, np.ma.masked, 2],
+        [np.ma.array([0, 1], mask=[0, 1]), np.ma.array([2, 3])],
+        [[0, 1], [2, np.ma.masked]],
+    ],
+    ids=repr,
+)
+def test_masked_positions_are_refused(positions):
+    spec = {"preset": "timestep-sin-cos", "dim": 8}
+    with pytest.raises(phasor.InvalidArgument, match="positions.*: an array with masked elements; must have none"):
+        phasor.encode(spec, positions)
+
+
+@pytest.mark.parametrize("field", ["positions", "from_positions", "queries", "keys"])
+def test_masked_positions_are_refused_by_name(field):
+    given = {field: np.ma.array([0, 1, 2], mask=[0, 1, 0])}
+    with pytest.raises(phasor.InvalidArgument, match=f"^{field}: an array with masked elements; must have none"):
+        if field.endswith("positions"):
+            phasor.move_keys(np.zeros((3, 1, 16), np.float32), **{"from_positions": range(3), "positions": range(3)} | given, spec=HALF)
+        else:
+            phasor.attention_bias("alibi", heads=1, **{"queries": range(3), "keys": range(3)} | given)
+
 
 SAME = [0, 3, 6, 9, 12]
 

@@ -238,6 +238,8 @@ def test_a_stream_that_has_ended_says_so(remote):
 
 def test_tables_are_a_mapping(remote):
     table = np.random.default_rng(6).standard_normal((10, 8)).astype(np.float32)
+    with pytest.raises(phasor.InvalidArgument, match="values: an array with masked elements"):
+        remote.tables["python-test"] = np.ma.masked_less(table, 0)
     remote.tables["python-test"] = table
     try:
         assert "python-test" in remote.tables and "python-test" in list(remote.tables) and len(remote.tables) >= 1

@@ -146,6 +146,7 @@ def test_positions_of_several_axes_have_a_row_for_each_token(client):
         ({"positions": np.zeros((COUNT, 2, 1), int)}, r"positions: shape \[12, 2, 1\]; must be \[12\] or"),
         ({"positions": 3}, r"positions: shape \[\]; must be \[12\] or"),
         ({"positions": [[1], [2, 3]]}, r"positions: lists of different lengths; must be one row per token"),
+        ({"positions": np.ma.array(range(COUNT), mask=[1] + [0] * 11)}, r"positions: an array with masked elements; must have none"),
         ({"slots": np.reshape(slots(), (2, 6))}, r"slots: shape \[2, 6\]; must have one dimension"),
         ({"to_slots": np.reshape(slots(), (12, 1))}, r"to_slots: shape \[12, 1\]; must have one dimension"),
     ],
