@@ -7,6 +7,7 @@ one of their arrays has imported them.
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -185,6 +186,34 @@ def check_numbers(values: Any, path: str) -> None:
         check_mask(values, path)
 
 
+def check_list(numbers: Any, path: str) -> None:
+    """Refuses a list of Python's integers and floats with an integer that it would lose in float64."""
+    try:
+        math.gcd(1, *numbers)  # the fastest way to ask whether all are integers
+    except TypeError:
+        if set(map(type, numbers)) == {int, float}:
+            _check_mixed(numbers, path)
+
+
+def _check_mixed(numbers: Any, path: str) -> None:
+    for number in numbers:
+        if isinstance(number, (int, np.integer)) and not _float64_holds(int(number)):
+            raise _errors.InvalidArgument(f"{path}: {number} would be rounded to float64, as this list has other types; must be integers of one type")
+
+
+def _float64_holds(number: int) -> bool:
+    odd = number // (number & -number) if number else 0
+    return odd.bit_length() <= 53
+
+
+def _float64(array: np.ndarray[Any, Any], path: str) -> np.ndarray[Any, Any]:
+    with np.errstate(over="ignore"):
+        narrow = np.ascontiguousarray(array, np.float64)
+    if array.itemsize > 8 and not np.array_equal(narrow, array, equal_nan=True):
+        raise _errors.InvalidArgument(f"{path}: {array.dtype} with values that float64 does not hold; must be integers or float64")
+    return narrow
+
+
 def position_array(positions: Any) -> np.ndarray[Any, Any]:
     """Positions as a dense numpy array of int64 or float64; every number exactly."""
     check_numbers(positions, "positions")
@@ -209,7 +238,9 @@ def position_array(positions: Any) -> np.ndarray[Any, Any]:
             raise _errors.InvalidArgument(f"positions: {array.max()} does not fit 64 bits; positions are in [-2^63, 2^63)")
         return np.ascontiguousarray(array, np.int64)
     if array.dtype.kind == "f" or array.dtype.name in _ML_NAMES.values():
-        return np.ascontiguousarray(array.astype(np.float64))
+        if isinstance(positions, (list, tuple)):
+            _check_mixed(np.asarray(positions, object).flat, "positions")
+        return _float64(array, "positions")
     raise TypeError(f"positions: {array.dtype}; must be integers or real numbers")
 
 

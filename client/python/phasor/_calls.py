@@ -62,8 +62,11 @@ def _no_masks(**arrays: Any) -> None:
 
 
 def _positions(positions: Any, path: str = "positions") -> Any:
-    """Positions that the native module may read, which does not look at masks."""
-    if type(positions) is not _ndarray:
+    """Positions that the native module may read: it looks at no masks, and rounds lists of integers and floats."""
+    cls = type(positions)
+    if cls is list or cls is tuple:
+        _arrays.check_list(positions, path)
+    elif cls is not _ndarray:
         _arrays.check_mask(positions, path)
     return positions
 
@@ -214,7 +217,8 @@ def encode(
         raise _errors.InvalidArgument(f"form: {form!r}; must be one of {', '.join(FORMS)}")
     if (spec is None) == (table is None):
         raise _errors.InvalidArgument("spec: give either a spec or table=, the name of a table")
-    _no_masks(add_to=add_to, out=out)
+    if source is not None:
+        _no_masks(add_to=add_to, out=out)
     kind = _like(like, add_to, positions)
     if out is None and kind is not positions and _arrays.on_gpu(kind):
         if kind is not add_to:

@@ -402,6 +402,52 @@ def test_positions_beyond_64_bits_are_refused(bad):
         phasor.encode({"preset": "timestep-sin-cos", "dim": 8}, bad)
 
 
+BIG = 2**53 + 1  # float64 does not hold it
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [BIG, 0.5],
+        (0.5, -BIG),
+        [0.5, 2**2000 + 1],
+        [np.int64(BIG), 0.5],
+        [BIG, np.float32(0.5)],
+        [[BIG, 1], [0.5, 2]],
+        [np.array([BIG]), np.array([0.5])],
+        [np.uint64(2**63 - 1), np.int64(-1)],
+    ],
+    ids=repr,
+)
+def test_integers_that_a_list_of_real_numbers_would_round_are_refused(bad):
+    with pytest.raises(phasor.InvalidArgument, match=r"positions: -?\d+ would be rounded to float64, .*; must be integers of one type"):
+        phasor.encode({"preset": "timestep-sin-cos", "dim": 8}, bad)
+
+
+@pytest.mark.parametrize("field", ["from_positions", "queries", "keys"])
+def test_integers_beside_real_numbers_are_refused_by_name(field):
+    with pytest.raises(phasor.InvalidArgument, match=f"^{field}: {BIG} would be rounded to float64"):
+        if field == "from_positions":
+            phasor.move_keys(np.zeros((2, 1, 16), np.float32), from_positions=[BIG, 0.5], positions=range(2), spec=HALF)
+        else:
+            phasor.attention_bias("alibi", heads=1, **{"queries": range(2), "keys": range(2)} | {field: [BIG, 0.5]})
+
+
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="long double is float64 here")
+@pytest.mark.parametrize("bad", [np.longdouble(BIG), np.array([1, BIG], np.longdouble), [np.longdouble("1e4000")], [BIG, np.longdouble(0.5)], np.longdouble("0.1")], ids=repr)
+def test_long_doubles_that_float64_does_not_hold_are_refused(bad):
+    with pytest.raises(phasor.InvalidArgument, match=r"positions: "):
+        phasor.encode({"preset": "timestep-sin-cos", "dim": 8}, bad)
+
+
+def test_real_and_large_positions_that_float64_holds_are_taken_together():
+    spec = {"preset": "timestep-sin-cos", "dim": 8}
+    wanted = phasor.encode(spec, np.array([2.0**53, 2.0**53 + 2, -(2.0**60), 0.5]))
+    for positions in ([2**53, 2**53 + 2, -(2**60), 0.5], [np.longdouble(2) ** 53, 2**53 + 2, -(2**60), 0.5], [BIG + 1, 0.5]):
+        rows = phasor.encode(spec, positions)
+        assert rows.tobytes() == (wanted if len(positions) == 4 else wanted[[1, 3]]).tobytes()
+
+
 @pytest.mark.parametrize("bad", [None, True, "1", object(), [None], np.array(["a"]), np.array([1j]), [[1], [2, 3]]])
 def test_what_is_no_position_is_refused(bad):
     with pytest.raises((TypeError, ValueError)):
