@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from . import _calls, _errors, _functions, _spec
+from . import _arrays, _calls, _errors, _functions, _spec
 
 __all__ = [
     "RotaryEmbedding",
@@ -62,7 +62,23 @@ def _text_of(spec: Any, preset: str | None, config: Any) -> str:
 def _as_positions(positions: Any) -> torch.Tensor:
     if isinstance(positions, torch.Tensor):
         return positions
-    return torch.as_tensor(list(positions) if isinstance(positions, range) else positions)
+    if torch.compiler.is_compiling():
+        return _traced_positions(list(positions) if isinstance(positions, range) else positions)
+    return torch.tensor(_arrays.position_array(positions))
+
+
+def _traced_positions(positions: Any) -> torch.Tensor:
+    """position_array as torch.compile can trace it. torch.tensor makes real numbers float32 by itself, and
+    torch.as_tensor cuts traced integers to 32 bits."""
+    if not isinstance(positions, (list, tuple, int, float)):
+        return torch.as_tensor(positions)  # an array has its type
+    traced = torch.tensor(positions)
+    if not traced.is_floating_point():
+        return traced
+    for each in positions if isinstance(positions, (list, tuple)) else ():
+        if isinstance(each, int) and abs(each) > 1 << 53:
+            raise _errors.InvalidArgument("positions: an integer beside real numbers is above 2^53; must be integers only")
+    return torch.tensor(positions, dtype=torch.float64)
 
 
 def apply_rope(

@@ -179,6 +179,58 @@ def test_compiled_with_a_spec_by_name_or_fields(what):
     assert torch.equal(compiled(x), model(x))
 
 
+EXACT = [
+    [16777217.0, 0.1, 3.0],  # float32 holds neither
+    [0, 16777217.0, 2**53],
+    [1, 2, 2**53 + 1],
+    range(2**53 + 1, 2**53 + 4),
+    (1, 2, 3),
+    np.array([16777217.0, 0.1, 3.0]),
+    np.array([0, 1, 255], np.uint8),
+    np.arange(-2, 1)[::-1],
+]
+
+
+@pytest.mark.parametrize("positions", EXACT, ids=repr)
+def test_positions_that_are_no_tensors_are_exact(positions):
+    x = tensor(torch.float64, (3, 2, 128))
+    wanted = phasor.apply_rope(x, positions=positions, spec=LLAMA)
+    assert torch.equal(phasor.torch.apply_rope(x, positions, LLAMA), wanted)
+    assert torch.equal(phasor.torch.apply_rope(x[:1], positions[0], LLAMA), wanted[:1])
+
+
+def test_positions_that_cannot_be_exact_are_refused():
+    x = tensor(shape=(2, 2, 128))
+    for bad in ([2**53 + 1, 0.5], np.ma.array([1, 2], mask=[0, 1]), [2**63]):
+        with pytest.raises(phasor.InvalidArgument, match="^positions: "):
+            phasor.torch.apply_rope(x, bad, LLAMA)
+
+
+def test_gradients_have_the_positions_of_their_call():
+    """Also when the array has others by then, and when it cannot be written."""
+    x, positions = tensor(torch.float64, (3, 2, 128)).requires_grad_(), np.array([1, 2, 3])
+    y = phasor.torch.apply_rope(x, positions, LLAMA)
+    positions[:] = 0
+    positions.flags.writeable = False
+    y.sum().backward()
+    wanted = phasor.torch.apply_rope(torch.ones(3, 2, 128, dtype=torch.float64), [1, 2, 3], LLAMA, inverse=True)
+    assert torch.equal(x.grad, wanted)
+    assert torch.equal(phasor.torch.apply_rope(x.detach(), positions, LLAMA), x)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_positions_are_exact_when_they_change():
+    """torch.compile keeps the numbers of the first list as constants, and traces those of later ones."""
+    torch.compiler.reset()
+    x = tensor(torch.float64, (3, 2, 128))
+    compiled = torch.compile(lambda positions: phasor.torch.apply_rope(x, positions, LLAMA), fullgraph=True, backend="aot_eager")
+    integers = ([1, 2, 3], [4, 5, 6], [7, 8, 2**53 + 1], range(2**53 + 1, 2**53 + 4), np.array([3, 2, 1]))
+    for positions in (*integers, [0.5, 1.0, 2.0], [16777217.0, 0.1, 3.0], [16777219.0, 0.2, 4.0]):
+        assert torch.equal(compiled(positions), phasor.apply_rope(x, positions=positions, spec=LLAMA)), positions
+    with pytest.raises(Exception, match="an integer beside real numbers is above"):
+        compiled([0.5, 2**53 + 1, 1])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_the_rotary_module_of_transformers(dtype):
     llama = pytest.importorskip("transformers.models.llama.modeling_llama", reason="transformers is not installed here")
