@@ -70,9 +70,8 @@ class _Message:
         if self.waiting == 0:
             self.token.cancel()
 
-    def settle(self, errors: list[_errors.Error | None] | BaseException) -> None:
-        if isinstance(errors, BaseException):  # for all of them
-            errors = [errors] * len(self.rotations)
+    def settle(self, result: list[_errors.Error | None] | BaseException) -> None:
+        errors: list[Any] = [result] * len(self.rotations) if isinstance(result, BaseException) else result
         waiting = [(each, error) for each, error in zip(self.rotations, errors, strict=True) if not each.future.done()]
         if len(errors) > 1 and all(isinstance(error, (_errors.PermissionDenied, _errors.Unimplemented)) for error in errors):
             self.client._join_bytes = 0  # this server may allow single calls only
