@@ -253,18 +253,6 @@ class RopeReader {
     return absl::OkStatus();
   }
 
-  // Llama 3's rule without a range to blend in: pairs that turn less often than low_freq_factor are
-  // divided by the factor, others are not. That is YaRN with one boundary, which does not divide by
-  // the empty range.
-  static YarnScaling StepOf(const Llama3Scaling& llama3) {
-    YarnScaling step;
-    step.factor = llama3.factor;
-    step.original_max_position_embeddings = llama3.original_max_position_embeddings;
-    step.beta_fast = step.beta_slow = llama3.low_freq_factor;
-    step.attention_factor = 1;
-    return step;
-  }
-
   absl::Status ReadLlama3() {
     PHASOR_RETURN_IF_ERROR(Allow(
         {"factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"}));
@@ -273,11 +261,7 @@ class RopeReader {
     PHASOR_ASSIGN_OR_RETURN(llama3.low_freq_factor, Required("low_freq_factor"));
     PHASOR_ASSIGN_OR_RETURN(llama3.high_freq_factor, Required("high_freq_factor"));
     PHASOR_ASSIGN_OR_RETURN(llama3.original_max_position_embeddings, Original());
-    if (llama3.low_freq_factor == llama3.high_freq_factor) {
-      out_.scaling = StepOf(llama3);  // Llama 4 Scout
-    } else {
-      out_.scaling = llama3;
-    }
+    out_.scaling = llama3;
     return absl::OkStatus();
   }
 

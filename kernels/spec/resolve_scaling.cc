@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resolves rope_scaling, the sequence_length that it reads, and xpos: checks and defaults per rule.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numbers>
 #include <optional>
 #include <string>
 #include <utility>
@@ -150,16 +152,42 @@ absl::Status Resolve(Resolution& r, const std::string& rule, YarnScaling yarn) {
   return absl::OkStatus();
 }
 
+// Llama 3's rule without a range to blend in (Llama 4 Scout): pairs that turn less often than
+// low_freq_factor are divided by the factor, others are not. That is YaRN with one boundary, which
+// does not divide by the empty range. YaRN clamps its boundaries to the pairs 0 to d - 1; beyond
+// these all pairs are on one side.
+absl::Status ResolveStep(Resolution& r, const std::string& rule, const Llama3Scaling& llama3) {
+  PHASOR_RETURN_IF_ERROR(NeedsGeometric(r, rule));
+  if (r.out.rope_theta <= 1) {
+    return r.Invalid("rope_theta", r.out.rope_theta, "; must be above 1 where ", rule,
+                     " has equal factors");
+  }
+  const double d = static_cast<double>(r.out.rotary_dim);
+  const double turns = static_cast<double>(*llama3.original_max_position_embeddings) /
+                       (2 * std::numbers::pi * *llama3.low_freq_factor);
+  const double boundary = d * std::log(turns) / (2 * std::log(r.out.rope_theta));
+  if (boundary < 0) return Resolve(r, rule, LinearScaling{llama3.factor});
+  if (boundary > d - 1) return absl::OkStatus();
+  YarnScaling step;
+  step.factor = llama3.factor;
+  step.original_max_position_embeddings = llama3.original_max_position_embeddings;
+  step.beta_fast = step.beta_slow = llama3.low_freq_factor;
+  step.attention_factor = 1;
+  return Resolve(r, rule, step);
+}
+
 absl::Status Resolve(Resolution& r, const std::string& rule, Llama3Scaling llama3) {
   PHASOR_RETURN_IF_ERROR(Positive(r, rule + ".factor", llama3.factor));
   PHASOR_RETURN_IF_ERROR(Positive(r, rule + ".low_freq_factor", llama3.low_freq_factor));
   PHASOR_RETURN_IF_ERROR(Positive(r, rule + ".high_freq_factor", llama3.high_freq_factor));
   PHASOR_RETURN_IF_ERROR(OriginalLength(r, rule, 1, llama3.original_max_position_embeddings));
-  if (*llama3.high_freq_factor <= *llama3.low_freq_factor) {
+  if (*llama3.high_freq_factor < *llama3.low_freq_factor) {
     return r.Invalid(rule + ".high_freq_factor", *llama3.high_freq_factor,
-                     "; must be above low_freq_factor (", *llama3.low_freq_factor, ")");
+                     "; must be at least low_freq_factor (", *llama3.low_freq_factor, ")");
   }
-  if (llama3.factor != 1) r.out.rope_scaling = llama3;
+  if (llama3.factor == 1) return absl::OkStatus();
+  if (llama3.high_freq_factor == llama3.low_freq_factor) return ResolveStep(r, rule, llama3);
+  r.out.rope_scaling = llama3;
   return absl::OkStatus();
 }
 

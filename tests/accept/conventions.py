@@ -233,7 +233,7 @@ LLAMA3 = {"factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_ma
 WRONG_SPECS = [
     ("unknown key", {"rope_thta": 1e4}, "rope_thta"),
     ("factor 0", {"rope_scaling": {"linear": {"factor": 0}}}, "factor"),
-    ("low_freq_factor == high_freq_factor", {"rope_scaling": {"llama3": {**LLAMA3, "low_freq_factor": 4}}}, "low_freq_factor"),
+    ("low_freq_factor > high_freq_factor", {"rope_scaling": {"llama3": {**LLAMA3, "low_freq_factor": 8}}}, "low_freq_factor"),
     ("no original_max_position_embeddings", {"rope_scaling": {"yarn": {"factor": 4}}}, "original_max_position_embeddings"),
     ("sections that do not sum", {"axes": 3, "axis_rule": "MROPE_CHUNKED", "mrope_section": [16, 24, 23]}, "mrope_section"),
     ("short factor list", {"rope_scaling": {"longrope": {"short_factor": [1, 1], "long_factor": [1, 1], "original_max_position_embeddings": 4096}}, "sequence_length": 4096}, "short_factor"),

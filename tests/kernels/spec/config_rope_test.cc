@@ -56,11 +56,9 @@ TEST(ConfigRopeTest, ReadsEveryType) {
   EXPECT_EQ(Scaling(R"({"type": "dynamic", "factor": 4})"),
             RopeScaling(NtkScaling{
                 .factor = 4.0, .dynamic = true, .original_max_position_embeddings = 131072}));
-  YarnScaling step{.factor = 16, .original_max_position_embeddings = 8192};
-  step.beta_fast = step.beta_slow = step.attention_factor = 1;
   EXPECT_EQ(Scaling(R"({"rope_type": "llama3", "factor": 16, "low_freq_factor": 1,
                         "high_freq_factor": 1, "original_max_position_embeddings": 8192})"),
-            RopeScaling(step));
+            RopeScaling(Llama3Scaling{16.0, 1.0, 1.0, 8192}));
   EXPECT_EQ(Scaling(R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
                         "high_freq_factor": 4, "original_max_position_embeddings": 8192})"),
             RopeScaling(Llama3Scaling{8.0, 1.0, 4.0, 8192}));

@@ -150,11 +150,36 @@ TEST(ResolveScalingTest, RefusesYarnFieldsOutOfRange) {
   ExpectInvalid(With(Scaled(YarnScaling{2.0, 4096}), &Spec::rope_theta, 1.0), "rope_theta: 1, ");
 }
 
-TEST(ResolveScalingTest, RefusesALlama3RampWithoutWidth) {
-  ExpectInvalid(Scaled(Llama3Scaling{8.0, 4.0, 4.0, 8192}),
-                "rope_scaling.llama3.high_freq_factor: 4; must be above low_freq_factor (4)");
+TEST(ResolveScalingTest, Llama3WithoutARampIsAStep) {
+  YarnScaling step{.factor = 16, .original_max_position_embeddings = 8192};
+  step.beta_fast = step.beta_slow = step.attention_factor = 1;
+  EXPECT_EQ(Resolve(Scaled(Llama3Scaling{16.0, 1.0, 1.0, 8192})), Resolve(Scaled(step)));
+  EXPECT_EQ(Resolve(Scaled(Llama3Scaling{1.0, 4.0, 4.0, 8192})), Resolve(Rotary(8)));
+}
+
+// The boundary of YaRN would be clamped to a pair there.
+TEST(ResolveScalingTest, AStepBesideAllPairsDividesAllOrNone) {
+  const auto scaled = [](double theta, Llama3Scaling llama3) {
+    Spec spec = With(Rotary(64), &Spec::rope_theta, theta);
+    spec.rope_scaling = llama3;
+    return Resolve(spec).rope_scaling;
+  };
+  EXPECT_EQ(scaled(100, {8.0, 1.0, 1.0, 131072}), RopeScaling());
+  EXPECT_EQ(scaled(1e4, {8.0, 4.0, 4.0, 16}), RopeScaling(LinearScaling{8.0}));
+  EXPECT_EQ(scaled(1e4, {8.0, 1.0, 1.0, 6}), RopeScaling(LinearScaling{8.0}));        // pair -0.16
+  EXPECT_TRUE(std::holds_alternative<YarnScaling>(scaled(1e4, {8.0, 1.0, 1.0, 7})));  // pair 0.38
+}
+
+TEST(ResolveScalingTest, RefusesALlama3RampThatFalls) {
+  ExpectInvalid(Scaled(Llama3Scaling{8.0, 4.0, 2.0, 8192}),
+                "rope_scaling.llama3.high_freq_factor: 2; must be at least low_freq_factor (4)");
   ExpectInvalid(Scaled(Llama3Scaling{8.0, 0.0, 4.0, 8192}),
                 "rope_scaling.llama3.low_freq_factor: 0");
+  const Spec step = Scaled(Llama3Scaling{8.0, 4.0, 4.0, 8192});
+  ExpectInvalid(With(step, &Spec::rope_theta, 1),
+                "rope_theta: 1; must be above 1 where rope_scaling.llama3 has equal factors");
+  ExpectInvalid(With(step, &Spec::frequency_unit, FrequencyUnit::kTurns),
+                "rope_scaling.llama3: has no meaning for frequency_unit TURNS");
 }
 
 TEST(ResolveScalingTest, RefusesRulesThatDoNotFitTheFrequencies) {
