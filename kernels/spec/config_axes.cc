@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "kernels/base/invalid.h"
 #include "kernels/base/text.h"
@@ -13,8 +14,26 @@
 namespace phasor {
 namespace {
 
+// How many lanes rotate where the user says it, or else the whole head.
+int64_t LadderWidth(const Spec& user, int64_t head_dim) {
+  if (user.rotary_dim.has_value()) return *user.rotary_dim;
+  return static_cast<int64_t>(static_cast<double>(head_dim) *
+                              user.partial_rotary_factor.value_or(1));
+}
+
+// Positions of each axis where the pairs of one ladder go to the axes in turn: every axis begins a
+// step of the ladder after the one before it.
+std::vector<double> StepsBetweenAxes(double theta, int64_t width, int axes) {
+  std::vector<double> scale;
+  for (int axis = 0; axis < axes; ++axis) {
+    const double exponent = -2.0 * static_cast<double>(axis) / static_cast<double>(width);
+    scale.push_back(std::pow(theta, exponent));
+  }
+  return scale;
+}
+
 // Axes of image and video models have equal shares of the head, or take its pairs in turn.
-absl::Status ReadImageAxes(const ConfigSection& section, Spec* out) {
+absl::Status ReadImageAxes(const ConfigSection& section, const Spec& user, Spec* out) {
   const ConfigModel& model = section.model();
   const int axes = static_cast<int>(model.axes.size());
   out->axes = axes;
@@ -39,10 +58,8 @@ absl::Status ReadImageAxes(const ConfigSection& section, Spec* out) {
     out->rotary_dim = share * axes;
   }
   if (!model.dealt) return absl::OkStatus();
-  for (int axis = 0; axis < axes; ++axis) {
-    out->axes_position_scale.push_back(std::pow(
-        *out->rope_theta, -2.0 * static_cast<double>(axis) / static_cast<double>(head_dim)));
-  }
+  out->axes_position_scale = StepsBetweenAxes(user.rope_theta.value_or(*out->rope_theta),
+                                              LadderWidth(user, head_dim), axes);
   return absl::OkStatus();
 }
 
@@ -52,7 +69,7 @@ absl::Status ReadConfigAxes(const ConfigSection& section, const ConfigRope& rope
                             std::string_view spec_path, Spec* out) {
   const ConfigModel& model = section.model();
   const bool generic = section.known == nullptr;
-  if (model.vision()) return ReadImageAxes(section, out);
+  if (model.vision()) return ReadImageAxes(section, user, out);
   const std::optional<AxisRule> rule = generic ? user.axis_rule : model.axis_rule;
   const auto& sections = rope.mrope_section.empty() ? model.mrope_section : rope.mrope_section;
   if (sections.empty()) return absl::OkStatus();

@@ -69,7 +69,7 @@ class ConfigReader {
     out_.kind = SpecKind::kRotary;
     out_.family = FrequencyFamily::kGeometric;
     if (layer_.scaled) out_.rope_scaling = rope_.scaling;
-    if (model_.backwards) out_.position_scale = -1;
+    if (model_.backwards) PHASOR_RETURN_IF_ERROR(TurnBackwards());
     out_.parity = model_.parity;
     return std::move(out_);
   }
@@ -385,6 +385,19 @@ class ConfigReader {
     out_.pairing = split ? Pairing::kHalfSplit : model_.pairing;
     out_.pairing_out = split ? Pairing::kHalfSplit : model_.pairing_out;
     return absl::OkStatus();
+  }
+
+  // Of the two factors of positions, sets the one that the user does not set.
+  absl::Status TurnBackwards() {
+    if (user_.axes_position_scale.empty()) {
+      out_.axes_position_scale.assign(
+          static_cast<size_t>(std::clamp(user_.axes.value_or(1), 1, kMaxAxes)), -1);
+      return absl::OkStatus();
+    }
+    out_.position_scale = -1;
+    if (!user_.position_scale.has_value()) return absl::OkStatus();
+    return InvalidSpec("axes_position_scale", "set beside position_scale; must be one of the two ",
+                       "for model_type ", model_.model_type, ", which turns backwards");
   }
 
   const ConfigSection& section_;

@@ -59,8 +59,9 @@ absl::Status ResolveAxesScale(Resolution& r) {
   if (scale.empty()) return absl::OkStatus();
   PHASOR_RETURN_IF_ERROR(r.CheckList("axes_position_scale", scale, r.out.axes, false));
   if (AllEqual(scale) && scale[0] == 1) return absl::OkStatus();
-  if (AllEqual(scale) && r.out.position_scale == 1) {
-    r.out.position_scale = WithoutNegativeZero(scale[0]);
+  // The product is exact.
+  if (AllEqual(scale) && (r.out.position_scale == 1 || scale[0] == -1)) {
+    r.out.position_scale = WithoutNegativeZero(r.out.position_scale * scale[0]);
     return absl::OkStatus();
   }
   r.out.axes_position_scale = WithoutNegativeZeros(scale);

@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+#include <vector>
+
 #include "tests/kernels/spec/configurations.h"
 
 namespace phasor {
@@ -18,6 +22,20 @@ TEST(ConfigAxesTest, ImageModelsShareTheHeadAmongAxes) {
   const Spec spec = Read(Config(R"({"model_type": "pixtral", "head_dim": 64})"));
   EXPECT_EQ(spec.axes, 2);
   EXPECT_FALSE(spec.mrope_section.size() > 0);
+}
+
+// Pixtral deals one ladder out to its axes, so that the second is slower by a step of it.
+TEST(ConfigAxesTest, StepsBetweenAxesFollowTheUsersBaseAndWidth) {
+  const auto step = [](const std::string& keys, Spec user) {
+    user.config_json = R"({"model_type": "pixtral", "head_dim": 64)" + keys + "}";
+    return Read(user).axes_position_scale;
+  };
+  const auto by_file = step(R"(, "rope_theta": 100.0)", {});
+  EXPECT_THAT(by_file, ::testing::ElementsAre(1, ::testing::DoubleNear(0.8660, 1e-4)));
+  EXPECT_EQ(step("", {.rope_theta = 100.0}), by_file);
+  const std::vector<double> narrow = {1, std::pow(1e4, -2.0 / 32)};
+  EXPECT_EQ(step("", {.rotary_dim = 32}), narrow);
+  EXPECT_EQ(step("", {.partial_rotary_factor = 0.5}), narrow);
 }
 
 TEST(ConfigAxesTest, SectionsOfAFileReplaceThoseOfTheClass) {

@@ -45,6 +45,25 @@ TEST(ConfigJsonTest, KeysThatSayWhatIsSoAnywayAreAccepted) {
   }
 }
 
+TEST(ConfigJsonTest, ModelsThatTurnBackwardsKeepToItUnderAScale) {
+  const auto scale = [](Spec user) {
+    user.config_json = R"({"model_type": "nanochat"})";
+    const auto spec = ResolveSpec(user);
+    EXPECT_THAT(spec, IsOk());
+    if (!spec.ok()) return 0.0;
+    return spec->position_scale *
+           (spec->axes_position_scale.empty() ? 1 : spec->axes_position_scale[0]);
+  };
+  EXPECT_EQ(scale({}), -1);
+  EXPECT_EQ(scale({.position_scale = 0.5}), -0.5);
+  EXPECT_EQ(scale({.axes_position_scale = {0.5}}), -0.5);
+  Spec both = {.position_scale = 0.5, .axes_position_scale = {2}};
+  both.config_json = R"({"model_type": "nanochat"})";
+  ExpectRefused(both,
+                "spec.axes_position_scale: set beside position_scale; must be one of the two "
+                "for model_type nanochat");
+}
+
 // GPT-J's class rotates 64 lanes if the key is absent, and the whole head if it is null.
 TEST(ConfigJsonTest, AnAbsentRotaryDimIsTheClassesDefault) {
   Spec spec;
