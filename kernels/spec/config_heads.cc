@@ -11,6 +11,7 @@
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "kernels/spec/config_keys.h"
 #include "kernels/spec/config_layers.h"
 
 namespace phasor {
@@ -231,6 +232,14 @@ class HeadReader {
     return Invalid("attn_rotary_emb", *lanes, "; must be half of head_dim ", head_dim);
   }
 
+  // Whether an absent share would be the class's, or that of rotary_dim. To transformers a share of
+  // null means whole heads then; to others it means an absent key.
+  bool SaysShareElsewhere() const {
+    constexpr const char* kLanes = "rotary_dim";
+    return (Share() > 0 && Share() < 1) ||
+           (Among(kind_.partial_keys, kLanes) && in_.Find(kLanes) != nullptr);
+  }
+
   // The share of lanes that rotate, if the configuration gives it.
   absl::StatusOr<std::optional<double>> PartialFactor() const {
     std::optional<double> factor = at_.rope.partial_rotary_factor;
@@ -238,9 +247,7 @@ class HeadReader {
     for (const char* key : {"partial_rotary_factor", "rotary_pct"}) {
       std::optional<double> value;
       if (own) break;
-      // To transformers null means whole heads. To others it means an absent key.
-      if (Share() > 0 && Share() < 1 && Among(kind_.partial_keys, key) &&
-          in_.json().contains(key) && in_.json().at(key).is_null()) {
+      if (Among(kind_.partial_keys, key) && SaysShareElsewhere() && IsNull(in_, key)) {
         return Invalid(key, "null; must be a number or absent");
       }
       PHASOR_RETURN_IF_ERROR(in_.Read(key, &value));

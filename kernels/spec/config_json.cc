@@ -381,6 +381,10 @@ class ConfigReader {
     std::optional<bool> interleave;
     PHASOR_RETURN_IF_ERROR(in_.Read("rope_interleave", &interleave));
     if (user_.pairing.has_value()) return absl::OkStatus();
+    if (model_.rope_interleave && IsNull(in_, "rope_interleave")) {
+      return Invalid("rope_interleave",
+                     "null, which transformers takes for false; must be true, false or absent");
+    }
     const bool split = !interleave.value_or(true);
     out_.pairing = split ? Pairing::kHalfSplit : model_.pairing;
     out_.pairing_out = split ? Pairing::kHalfSplit : model_.pairing_out;

@@ -109,6 +109,11 @@ absl::Status CheckWidths(const JsonObject& config, const ConfigModel& model) {
 
 }  // namespace
 
+bool IsNull(const JsonObject& config, std::string_view key) {
+  const auto member = config.json().find(std::string(key));
+  return member != config.json().end() && member->is_null();
+}
+
 bool IsAboutRotation(std::string_view key) {
   return std::any_of(
       std::begin(kTellingParts), std::end(kTellingParts),

@@ -15,6 +15,10 @@ namespace phasor {
 // Whether the name of a key says that it is about rotation.
 bool IsAboutRotation(std::string_view key);
 
+// Whether the key is there with null. Elsewhere null counts as absent; not so where transformers
+// takes it for a value.
+bool IsNull(const JsonObject& config, std::string_view key);
+
 // Checks all keys. `generic` means that the model_type is unknown. INVALID_ARGUMENT: a key about
 // rotation that is not supported or that the model does not read, or a key that says that nothing
 // rotates.

@@ -12,6 +12,7 @@
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "kernels/spec/config_keys.h"
 
 namespace phasor {
 namespace {
@@ -193,6 +194,10 @@ class RopeReader {
     PHASOR_RETURN_IF_ERROR(in_.Read("attention_factor", &yarn.attention_factor));
     PHASOR_RETURN_IF_ERROR(in_.Read("beta_fast", &yarn.beta_fast));
     PHASOR_RETURN_IF_ERROR(in_.Read("beta_slow", &yarn.beta_slow));
+    if (IsNull(in_, "truncate")) {
+      return Invalid("truncate",
+                     "null, which transformers takes for false; must be true, false or absent");
+    }
     PHASOR_RETURN_IF_ERROR(in_.Read("truncate", &yarn.truncate));
     PHASOR_RETURN_IF_ERROR(in_.Read("mscale", &yarn.mscale));
     PHASOR_RETURN_IF_ERROR(in_.Read("mscale_all_dim", &yarn.mscale_all_dim));

@@ -99,6 +99,10 @@ TEST(ConfigHeadsTest, ANullShareIsRefusedWhereTheClassHasOne) {
   ExpectRefused(Config(R"({"model_type": "glm4", "partial_rotary_factor": null})"),
                 "partial_rotary_factor: null; must be a number or absent");
   Read(Config(R"({"model_type": "gpt_oss", "partial_rotary_factor": null})"));
+  const std::string minimax = R"({"model_type": "minimax_m2", "partial_rotary_factor": null)";
+  ExpectRefused(Config(minimax + R"(, "rotary_dim": 64})"),
+                "partial_rotary_factor: null; must be a number or absent");
+  EXPECT_EQ(Read(Config(minimax + "}")).rotary_dim, std::nullopt);
 }
 
 TEST(ConfigHeadsTest, AWidthThatDoesNotDivideIsRefused) {

@@ -64,6 +64,15 @@ TEST(ConfigJsonTest, ModelsThatTurnBackwardsKeepToItUnderAScale) {
                 "for model_type nanochat");
 }
 
+TEST(ConfigJsonTest, RefusesARopeInterleaveThatIsNull) {
+  const std::string text = R"({"model_type": "deepseek_v3", "rope_interleave": null})";
+  ExpectRefused(Config(text),
+                "rope_interleave: null, which transformers takes for false; must be ");
+  Spec own = Config(text);
+  own.pairing = Pairing::kHalfSplit;
+  Read(own);
+}
+
 // GPT-J's class rotates 64 lanes if the key is absent, and the whole head if it is null.
 TEST(ConfigJsonTest, AnAbsentRotaryDimIsTheClassesDefault) {
   Spec spec;

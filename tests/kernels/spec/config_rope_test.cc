@@ -70,6 +70,13 @@ TEST(ConfigRopeTest, ReadsEveryType) {
                                     .truncate = false}));
 }
 
+TEST(ConfigRopeTest, RefusesATruncateThatIsNull) {
+  ExpectRefused(R"({"rope_type": "yarn", "factor": 4, "truncate": null,
+                    "original_max_position_embeddings": 2048})",
+                "rope.truncate: null, which transformers takes for false; must be true, false or "
+                "absent");
+}
+
 TEST(ConfigRopeTest, ProportionalIsADivisorOverWholeHeads) {
   const auto rope = Read(R"({"rope_type": "proportional", "partial_rotary_factor": 0.25,
                              "factor": 4})");
