@@ -159,7 +159,8 @@ def base_fields(model, kind, name):
     return fields
 
 
-def partial_fields(model, kind, name, head, pairs):
+def partial_fields(model, kind, name, head, pairs, axes):
+    """`axes`: so many have equal shares of the head, of whole pairs."""
     fields = {}
     if keys := model.reads(PARTIAL, lambda key: [16 if key == "rotary_dim" else 0.375], kind):
         fields["partial_keys"] = keys
@@ -174,7 +175,7 @@ def partial_fields(model, kind, name, head, pairs):
         fields["partial_beside_dictionary"] = lanes / head
     rope = attribute(model.config({}), "rope_parameters") or {}
     said = ((rope.get(name) if name else rope) or {}).get("partial_rotary_factor")
-    if said not in (None, 1, 1.0) or 2 * pairs != head:
+    if said not in (None, 1, 1.0) or pairs != head // (2 * axes) * axes:
         fields["partial"] = said or 2 * pairs / head
     return fields
 
@@ -262,7 +263,7 @@ def row_of(name):
         free = Model(name, without=("head_dim",))
         of_width = free if free.ask({}) else model
         free_head = head if "head_dim" not in model.needed else 2 * len((of_width.ask({}) or {}).get(f"{kind}_inv_freq" if kind else "inv_freq", []))
-        fields = base_fields(model, kind, kind) | width_fields(of_width, kind, free_head) | partial_fields(model, kind, kind, head, pairs)
+        fields = base_fields(model, kind, kind) | width_fields(of_width, kind, free_head) | partial_fields(model, kind, kind, head, pairs, one.axes if row.get("axis_rule") == "AXIAL" else 1)
         if model.integer("qk_rope_head_dim") and kind in model.changed({"qk_rope_head_dim": model.integer("qk_rope_head_dim") + 16}):
             fields |= {"latent": [begin, head - begin]}
         found.append(({"name": kind} if kind else {}) | fields)

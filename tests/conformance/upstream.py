@@ -18,6 +18,7 @@ import itertools
 import json
 import pathlib
 import re
+import sys
 
 import torch
 import transformers.models
@@ -156,6 +157,8 @@ def probe(rotary, kind, dtype=torch.float32):
     more = {"layer_type": kind} if kind and "layer_type" in takes else {}
     axial = getattr(rotary, "rope_type", "") == "axial"
     orders = [ids(2), ids(2)[None], torch.tensor(PROBE), ids(1)] if axial else [ids(1), ids(3), ids(2).T[:, None]]
+    if axial and "include_temporal=" in inspect.getsource(sys.modules[type(rotary).__module__]):
+        orders = orders[2:3]  # the class takes any number of axes; the model passes three
     if hasattr(rotary, "mrope_section"):
         orders = orders[1:2]
     if type(rotary).__name__.startswith("NeoMME"):

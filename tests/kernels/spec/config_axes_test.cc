@@ -24,6 +24,14 @@ TEST(ConfigAxesTest, ImageModelsShareTheHeadAmongAxes) {
   EXPECT_FALSE(spec.mrope_section.size() > 0);
 }
 
+// 80 lanes, of which three axes have 26 each.
+TEST(ConfigAxesTest, LanesThatAxesDoNotShareStay) {
+  const Spec spec = Read(Config(R"({"model_type": "minimax_m3_vl_vision"})"));
+  EXPECT_EQ(spec.head_dim, 80);
+  EXPECT_EQ(spec.axes, 3);
+  EXPECT_EQ(spec.rotary_dim, 78);
+}
+
 // Pixtral deals one ladder out to its axes, so that the second is slower by a step of it.
 TEST(ConfigAxesTest, StepsBetweenAxesFollowTheUsersBaseAndWidth) {
   const auto step = [](const std::string& keys, Spec user) {
