@@ -16,6 +16,7 @@
 #include "client/cli/layout_flags.h"
 #include "client/cli/output.h"
 #include "client/cli/spec_flags.h"
+#include "kernels/base/bounded.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -87,7 +88,8 @@ absl::Status CheckShape(const TensorDesc& tensor, const KeyLayout& layout, std::
   const auto& shape = tensor.shape;
   const int64_t last = shape.empty() ? 0 : shape.back();
   const int64_t before = shape.size() > 1 ? shape[shape.size() - 2] : 0;
-  if (last == layout.heads * layout.head_dim) return absl::OkStatus();  // both in one axis
+  const int64_t lanes = BoundedProduct(std::max<int64_t>(layout.heads, 0), layout.head_dim);
+  if (last == lanes) return absl::OkStatus();  // both in one axis
   if (last == layout.head_dim && before == layout.heads) return absl::OkStatus();
   return InvalidAt(path, "shape ", ShapeText(shape), " does not end with --heads (", layout.heads,
                    ") and lanes of a head (", layout.head_dim,

@@ -161,6 +161,9 @@ TEST_F(MoveCommandTest, AnNpySaysHowKeysAreStored) {
                                                     "BFLOAT16 (--code, or another file)")));
   EXPECT_THAT(run("cache.npy", {"--pages", "1", "--heads", "2"}),
               StatusIs(testing::kInvalid, HasSubstr("shape [2, 2, 4, 1, 8] does not end with")));
+  EXPECT_THAT(
+      run("cache.npy", {"--pages", "2", "--heads", "4611686018427387904"}),
+      StatusIs(testing::kInvalid, HasSubstr("does not end with --heads (4611686018427387")));
   const std::vector<uint16_t> bits(values_.size(), 0x3C00);
   const auto write = [&](Dtype dtype) {
     const auto bytes = static_cast<int64_t>(bits.size() * sizeof bits[0]);
