@@ -22,7 +22,7 @@ UNTESTED_SOURCES = {
 }
 UNTESTED_SOURCES |= {
     f"client/python/native/{name}.cc": "called from Python only; tests/client/python has its tests"
-    for name in ("arrays", "borrowed", "calls", "client", "completions", "device_memory", "helpers", "module", "moves", "overlap", "positions", "streams", "values", "waiting")
+    for name in ("arrays", "borrowed", "calls", "client", "completions", "device_memory", "gil", "helpers", "module", "moves", "overlap", "positions", "streams", "values", "waiting")
 }
 
 # Files under tests/ that sleep.

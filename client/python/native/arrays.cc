@@ -341,7 +341,7 @@ Kind KindOf(nb::handle object) {
   PyObject* const known = PyDict_GetItemWithError(TheHelpers().kinds, type);
   if (known != nullptr) return static_cast<Kind>(PyLong_AsLong(known));
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  return static_cast<Kind>(nb::cast<int>(Call(TheHelpers().find_kind, type)));
+  return static_cast<Kind>(nb::cast<int>(Call(TheHelpers().find_kind, nb::handle(type))));
 }
 
 namespace {
@@ -423,7 +423,7 @@ nb::object ToArray(EncodeResult result, nb::handle like, int64_t batch) {
   static std::byte nothing;  // numpy wants an address also for no elements
   const nb::ndarray<nb::numpy> array(data == nullptr ? &nothing : data, shape.size(), shape.data(),
                                      owner, nullptr, PlainDlpack(result.output.dtype));
-  return nb::handle(TheHelpers().finish)(array, static_cast<int>(result.output.dtype), like);
+  return Call(TheHelpers().finish, array, static_cast<int>(result.output.dtype), like);
 }
 
 nb::object BytesArray(std::byte* data, int64_t size, nb::object owner) {

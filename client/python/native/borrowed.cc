@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/python/native/device_memory.h"
+#include "client/python/native/helpers.h"
 
 namespace phasor::python {
 namespace {
@@ -40,8 +41,8 @@ Borrowed::~Borrowed() {
 std::optional<DevicePlace> Borrowed::Place(nb::handle array, uintptr_t address, nb::handle stream,
                                            std::string_view path) {
   if (!devices_.is_valid()) return std::nullopt;
-  const nb::object place =
-      devices_.attr("place")(client_, array, address, stream, nb::str(path.data(), path.size()));
+  const nb::object place = Call(nb::object(devices_.attr("place")).ptr(), client_, array, address,
+                                stream, nb::str(path.data(), path.size()));
   const nb::object memory = place[0];
   Keep(memory);
   return nb::cast<const NativeDeviceMemory&>(memory)

@@ -88,10 +88,9 @@ ChunkOptions ToChunks(int64_t chunk_bytes, PyObject* progress, CancelToken cance
   if (progress == Py_None) return options;
   options.progress = [progress, cancel, error](int64_t done, int64_t all) mutable {
     if (cancel.cancelled()) return;  // nobody may wait any more, and the interpreter may have ended
-    nb::gil_scoped_acquire acquire;
+    const WithLock lock;
     try {
-      const nb::handle function = progress;
-      function(done, all);
+      Call(progress, done, all);
     } catch (nb::python_error& raised) {
       error->exception = raised.value().inc_ref().ptr();
       cancel.Cancel();
@@ -117,7 +116,7 @@ NativeClient::~NativeClient() {
     new std::shared_ptr<Connection>(std::move(connection_));  // its threads are the parent's
     return;
   }
-  nb::gil_scoped_release release;
+  const WithoutLock without;
   connection_.reset();
 }
 
@@ -214,7 +213,7 @@ CancelToken NativeClient::RopeAsync(nb::tuple call, Timeout timeout, Completions
   borrowed->Keep(call);
   borrowed->Keep(token);
   const std::shared_ptr<Connection> use = connection();
-  nb::gil_scoped_release release;
+  const WithoutLock without;
   use->ApplyRoPE(std::move(rope), std::move(context),
                  [completions, key, arguments,
                   borrowed = std::move(borrowed)](absl::StatusOr<RunInfo> info) mutable {
@@ -242,7 +241,7 @@ CancelToken NativeClient::EncodeAsync(nb::tuple call, Timeout timeout, nb::objec
   PyObject* const kind = like.ptr();
   for (const nb::object& kept : {nb::object(call), token, like}) borrowed->Keep(kept);
   const std::shared_ptr<Connection> use = connection();
-  nb::gil_scoped_release release;
+  const WithoutLock without;
   use->Encode(std::move(encode), std::move(context),
               [completions, key, kind, arguments, positions,
                borrowed = std::move(borrowed)](absl::StatusOr<EncodeResult> result) mutable {
@@ -291,7 +290,7 @@ CancelToken NativeClient::StartRopes(nb::list ropes, Timeout timeout, Completion
     completions.Add(key, std::move(make), std::move(*borrowed));
   };
   const std::shared_ptr<Connection> use = connection();
-  nb::gil_scoped_release release;
+  const WithoutLock without;
   if (calls.size() == 1) {
     use->ApplyRoPE(std::move(calls[0]), std::move(context),
                    [answer = std::move(answer)](absl::StatusOr<RunInfo> result) mutable {

@@ -16,7 +16,7 @@ NativeDeviceMemory::~NativeDeviceMemory() {
     new DeviceMemory(std::move(memory_));  // its connection is the parent's
     return;
   }
-  nb::gil_scoped_release release;
+  const WithoutLock without;
   memory_.Release().IgnoreError();
 }
 

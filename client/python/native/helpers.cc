@@ -12,19 +12,13 @@ Helpers& TheHelpers() {
   return *helpers;
 }
 
-nb::object Call(PyObject* function, nb::handle argument) {
-  PyObject* const result = PyObject_CallOneArg(function, argument.ptr());
-  if (result == nullptr) throw nb::python_error();
-  return nb::steal(result);
-}
-
 nb::object ToException(const absl::Status& status) {
   // Of a server, or of a proxy before it: may be anything.
   const auto message = status.message();
   const nb::object text = nb::steal(PyUnicode_DecodeUTF8(
       message.data(), static_cast<Py_ssize_t>(message.size()), /*errors=*/"replace"));
   if (!text.is_valid()) throw nb::python_error();
-  return nb::handle(TheHelpers().error)(static_cast<int>(status.code()), text);
+  return Call(TheHelpers().error, static_cast<int>(status.code()), text);
 }
 
 void Raise(const absl::Status& status) {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/python/native/gil.h"
 #include "kernels/base/text.h"
 
 namespace phasor::python {
@@ -35,8 +36,11 @@ struct Helpers {
 };
 Helpers& TheHelpers();
 
-// Calls a helper with one argument.
-nb::object Call(PyObject* function, nb::handle argument);
+// Calls a helper.
+template <typename... Arguments>
+nb::object Call(PyObject* function, const Arguments&... arguments) {
+  return TakingLock([&] { return nb::object(nb::handle(function)(arguments...)); });
+}
 
 // Throws the Python exception of a status, which is not OK. Needs the interpreter lock.
 [[noreturn]] void Raise(const absl::Status& status);

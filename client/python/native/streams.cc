@@ -15,9 +15,9 @@ namespace {
 // Makes a call of a stream without the interpreter lock. Raises what Ctrl-C or another signal
 // raised meanwhile; the stream is then cancelled.
 template <typename Function>
-auto WithoutLock(Function function) {
+auto RunUnlocked(Function function) {
   auto result = [&] {
-    nb::gil_scoped_release release;
+    const WithoutLock without;
     return function();
   }();
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
@@ -34,7 +34,7 @@ NativeStream::NativeStream(NativeClient& client, Of of, NativeClient::Timeout ti
   context.cancel = cancel_;
   context.interrupted = &Interrupted;
   const std::shared_ptr<Connection> connection = client.connection();
-  nb::gil_scoped_release release;
+  const WithoutLock without;
   if (of == Of::kRope) state_->rope = connection->StreamApplyRoPE(std::move(context));
   if (of == Of::kEncode) state_->encode = connection->StreamEncode(std::move(context));
 }
@@ -42,7 +42,7 @@ NativeStream::NativeStream(NativeClient& client, Of of, NativeClient::Timeout ti
 NativeStream::State::~State() {
   // Destroying a stream waits until nothing uses the memory of its calls.
   if (Py_IsInitialized() && PyGILState_Check()) {
-    nb::gil_scoped_release release;
+    const WithoutLock without;
     rope.reset();
     encode.reset();
   } else {
@@ -58,7 +58,7 @@ NativeStream::~NativeStream() {
 }
 
 bool NativeStream::WaitToWrite() {
-  return WithoutLock([&] {
+  return RunUnlocked([&] {
     return state_->rope != nullptr ? state_->rope->WaitToWrite() : state_->encode->WaitToWrite();
   });
 }
@@ -78,7 +78,7 @@ void NativeStream::Write(int64_t id, nb::tuple call, nb::object like) {
     state_->borrowed[id] = borrowed;
   }
   calls_[id] = {call, like, encode.positions, nullptr};
-  const absl::Status written = WithoutLock([&] {
+  const absl::Status written = RunUnlocked([&] {
     return state_->rope != nullptr ? state_->rope->Write(id, std::move(rope))
                                    : state_->encode->Write(id, std::move(encode));
   });
@@ -101,7 +101,7 @@ template <typename Stream>
 auto NativeStream::ReadFrom(Stream State::*stream) {
   using Answer = decltype(((*state_).*stream)->Read());
   const auto read = [state = state_, stream] { return ((*state).*stream)->Read(); };
-  if (!in_process_) return WithoutLock(read);
+  if (!in_process_) return RunUnlocked(read);
   return ValueOrRaise(RunBlocking<Answer>(cancel_, read));
 }
 
@@ -137,14 +137,14 @@ nb::object NativeStream::Read() {
 }
 
 void NativeStream::WritesDone() {
-  WithoutLock([&] {
+  RunUnlocked([&] {
     state_->rope != nullptr ? state_->rope->WritesDone() : state_->encode->WritesDone();
     return true;
   });
 }
 
 void NativeStream::Finish() {
-  const absl::Status ended = WithoutLock(
+  const absl::Status ended = RunUnlocked(
       [&] { return state_->rope != nullptr ? state_->rope->Finish() : state_->encode->Finish(); });
   finished_ = !absl::IsDeadlineExceeded(ended) && !absl::IsCancelled(ended);
   if (!ended.ok()) Raise(ended);

@@ -36,7 +36,7 @@ bool OnMainThread() {
 
 bool Interrupted() {
   if (!OnMainThread()) return false;
-  nb::gil_scoped_acquire acquire;
+  const WithLock lock;
   return PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
 }
 

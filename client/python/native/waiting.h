@@ -76,14 +76,14 @@ absl::StatusOr<T> WaitWithSignals(Pending<T>& pending, CancelToken& cancel) {
   bool done = false;
   while (true) {
     {
-      nb::gil_scoped_release release;
+      const WithoutLock without;
       done = pending.WaitFor(kSignalPoll);
     }
     if (done) return *std::move(pending.answer);
     if (PyErr_CheckSignals() == 0) continue;
     cancel.Cancel();
     {
-      nb::gil_scoped_release release;
+      const WithoutLock without;
       pending.WaitFor(kCancelPatience);
     }
     throw nb::python_error();
@@ -96,7 +96,7 @@ absl::StatusOr<T> WaitWithSignals(Pending<T>& pending, CancelToken& cancel) {
 template <typename T, typename Start>
 absl::StatusOr<T> Await(CallContext context, bool may_block, Borrowed borrowed, Start start) {
   if (!may_block || !OnMainThread()) {
-    nb::gil_scoped_release release;
+    const WithoutLock without;
     return Block<T>(std::move(context), std::move(start));
   }
   context.caller_waits = true;
@@ -105,7 +105,7 @@ absl::StatusOr<T> Await(CallContext context, bool may_block, Borrowed borrowed, 
   pending->borrowed = std::move(borrowed);
   bool done = false;
   {
-    nb::gil_scoped_release release;
+    const WithoutLock without;
     start(std::move(context),
           Done<T>([pending](absl::StatusOr<T> value) { pending->Set(std::move(value)); }));
     done = pending->WaitFor(std::chrono::milliseconds(0));
@@ -124,7 +124,7 @@ absl::StatusOr<T> Await(CallContext context, bool may_block, Borrowed borrowed, 
 template <typename T>
 absl::StatusOr<T> RunBlocking(CancelToken cancel, std::function<absl::StatusOr<T>()> work) {
   if (!OnMainThread()) {
-    nb::gil_scoped_release release;
+    const WithoutLock without;
     return work();
   }
   auto pending = std::make_shared<Pending<T>>();

@@ -386,3 +386,49 @@ def test_a_stream_of_large_calls_reads_while_it_writes(budget):
             answers = {answer.id: answer.result() for answer in stream}
         assert sorted(answers) == ids
         assert all(y.tobytes() == wanted.tobytes() for y in answers.values())
+
+
+AT_THE_END = {
+    "call": "client.apply_rope(x, positions=range(512), spec='llama-3')",
+    "copy": "client.apply_rope(x[:, :, ::-1], positions=range(512), spec='llama-3')",
+    "stream": "s = client.stream(); s.apply_rope(x, positions=range(512), spec='llama-3'); next(iter(s)); s.close()",
+    "progress": "client.apply_rope_large(x, positions=range(512), spec='llama-3', chunk_bytes=1 << 16, progress=lambda *_: time.sleep(0.01))",
+}
+
+
+@pytest.mark.parametrize("call", AT_THE_END)
+def test_a_program_ends_while_daemon_threads_call(call, phasor_server):
+    run(
+        f"""
+        import sys, threading, time
+        import numpy as np, phasor
+        client = phasor.Client(sys.argv[1])
+        x = np.ones((512, 8, 128), np.float32)
+        kept = [{{i: [i]}} for i in range(300_000)]  # so that the end takes a moment
+        def work():
+            while True:
+                {AT_THE_END[call]}
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.3)
+        print("ends")
+        """,
+        phasor_server.target,
+    )
+
+
+def test_a_program_ends_while_the_progress_of_an_interrupted_call_sleeps():
+    run(
+        """
+        import _thread, threading, time
+        import numpy as np, phasor
+        kept = [{i: [i]} for i in range(300_000)]
+        threading.Timer(0.3, _thread.interrupt_main).start()
+        try:
+            phasor.Client("inproc:").apply_rope_large(
+                np.ones((512, 8, 128), np.float32), positions=range(512), spec="llama-3",
+                chunk_bytes=1 << 16, progress=lambda *_: time.sleep(0.6))
+        except KeyboardInterrupt:
+            print("ends")
+        """
+    )
