@@ -233,6 +233,14 @@ class VariantsTest(unittest.TestCase):
         self.assertEqual(chart.flag(server, "metrics-listen"), "[::]:9464")
         self.assertEqual(len([a for a in server["args"] if a.startswith("--listen=")]), 1)
 
+    def test_image_opens_no_port_that_the_chart_does_not_open(self):
+        image = (chart.ROOT / "Dockerfile").read_text(encoding="utf-8")
+        opened = {n.lower().replace("_", "-") for n in re.findall(r"PHASOR_(\w*LISTEN)=", image)}
+        self.assertEqual(opened, {"listen", "metrics-listen"})
+        closed = chart.render_values({"metrics": {"enabled": False}})
+        # A flag without an address wins over the image's variable.
+        self.assertEqual({chart.flag(chart.server_of(closed), name) for name in opened}, {"0.0.0.0:50051", ""})
+
     def test_every_probe_setting_can_be_changed(self):
         settings = {
             "startup": {"periodSeconds": 4, "timeoutSeconds": 3},

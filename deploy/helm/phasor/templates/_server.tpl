@@ -141,6 +141,9 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- end }}
 {{- if .metrics.enabled }}
 - --metrics-listen={{ .server.listenHost }}:{{ include "phasor.metricsPort" $ }}
+{{- else }}
+# The image opens the port unless it is told not to (PHASOR_METRICS_LISTEN).
+- --metrics-listen=
 {{- end }}
 {{- if .config }}
 - --config=/etc/phasor/config/phasor.json
