@@ -241,6 +241,11 @@ class VariantsTest(unittest.TestCase):
         # A flag without an address wins over the image's variable.
         self.assertEqual({chart.flag(chart.server_of(closed), name) for name in opened}, {"0.0.0.0:50051", ""})
 
+    def test_more_addresses_add_to_those_of_the_chart(self):
+        server = chart.server_of(chart.render_values({"extraArgs": ["--listen=unix:/tmp/phasor.sock"]}))
+        self.assertEqual([a for a in server["args"] if a.startswith("--listen=")],
+                         ["--listen=0.0.0.0:50051", "--listen=unix:/tmp/phasor.sock"])
+
     def test_every_probe_setting_can_be_changed(self):
         settings = {
             "startup": {"periodSeconds": 4, "timeoutSeconds": 3},
@@ -401,6 +406,8 @@ class RefusedTest(unittest.TestCase):
         ({"terminationGracePeriodSeconds": 44}, "less than drain.delaySeconds"),
         ({"autoscaling": {"enabled": True, "minReplicas": 11}}, "more than maxReplicas"),
         ({"policy": {"identities": []}}, "nobody has an identity"),
+        ({"extraArgs": ["--drain-timeout=60s"]}, "extraArgs: --drain-timeout is given twice"),
+        ({"extraArgs": ["--max-connections=9", "--max-connections=8"]}, "extraArgs: --max-connections is given twice"),
         ({"sidecar": {"enabled": True, "app": {"name": "a", "image": "b", "securityContext": {"runAsUser": 0}}}},
          "shares memory with its own user only"),
         ({"server": {"maxInflightBytes": "2GiB"}}, "2816Mi is less than docs/capacity.md asks for .*, 5327Mi"),

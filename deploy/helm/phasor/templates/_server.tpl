@@ -75,6 +75,7 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- if and $v.gpu.enabled (ne (toString $v.gpu.devices) "all") (gt (len $devices) (int $v.gpu.count)) -}}
 {{- fail (printf "gpu.devices: names %d devices, and the pod has gpu.count, %d; name fewer or ask for more" (len $devices) (int $v.gpu.count)) -}}
 {{- end -}}
+{{- include "phasor.checkArgs" . -}}
 {{- include "phasor.checkMemory" . -}}
 {{- include "phasor.checkTables" . -}}
 {{- if and $v.policy (not (or $v.tokens.secretName $v.tls.clientCertificates)) -}}
@@ -82,6 +83,18 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- end -}}
 {{- if and $v.autoscaling.enabled (gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) -}}
 {{- fail (printf "autoscaling.minReplicas: %d is more than maxReplicas, %d" (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The server does not start with a flag that is given twice, but for lists of addresses. */ -}}
+{{- define "phasor.checkArgs" -}}
+{{- $given := dict -}}
+{{- range include "phasor.args" . | fromYamlArray -}}
+{{- $name := regexFind "^--[a-z0-9-]+" . -}}
+{{- if and (hasKey $given $name) (not (hasSuffix "listen" $name)) -}}
+{{- fail (printf "extraArgs: %s is given twice, and the server refuses that; use the value of the chart that sets it" $name) -}}
+{{- end -}}
+{{- $_ := set $given $name true -}}
 {{- end -}}
 {{- end -}}
 
