@@ -405,6 +405,8 @@ class RefusedTest(unittest.TestCase):
     FAILING = (
         ({"terminationGracePeriodSeconds": 44}, "less than drain.delaySeconds"),
         ({"autoscaling": {"enabled": True, "minReplicas": 11}}, "more than maxReplicas"),
+        ({"server": {"maxInflightBytes": "512MiB"}, "autoscaling": {"enabled": True, "metric": "bytesInFlight"}},
+         "targetBytesInFlight: a pod never holds 512Mi, because server.maxInflightBytes is 512MiB"),
         ({"policy": {"identities": []}}, "nobody has an identity"),
         ({"extraArgs": ["--drain-timeout=60s"]}, "extraArgs: --drain-timeout is given twice"),
         ({"extraArgs": ["--max-connections=9", "--max-connections=8"]}, "extraArgs: --max-connections is given twice"),

@@ -84,6 +84,10 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- if and $v.autoscaling.enabled (gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) -}}
 {{- fail (printf "autoscaling.minReplicas: %d is more than maxReplicas, %d" (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) -}}
 {{- end -}}
+{{- $target := include "phasor.bytes" $v.autoscaling.targetBytesInFlight | float64 -}}
+{{- if and $v.autoscaling.enabled (eq $v.autoscaling.metric "bytesInFlight") (ge $target (include "phasor.bytes" $v.server.maxInflightBytes | float64)) -}}
+{{- fail (printf "autoscaling.targetBytesInFlight: a pod never holds %v, because server.maxInflightBytes is %v; use half of it" $v.autoscaling.targetBytesInFlight $v.server.maxInflightBytes) -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* The server does not start with a flag that is given twice, but for lists of addresses. */ -}}
