@@ -83,6 +83,19 @@ class GatewayTest(unittest.TestCase):
         for service in of_route:
             self.assertRegex(text, rf"(?m)^service {service.rpartition('.')[2]} ")
 
+    def test_network_policy_lets_the_gateway_in(self):
+        (route,) = one(self.documents, "GRPCRoute")["spec"]["parentRefs"]
+        gateway = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": route["namespace"]}}}
+        calls = [r for r in one(self.documents, "NetworkPolicy")["spec"]["ingress"]
+                 if {"grpc", "http"} <= {p["port"] for p in r["ports"]}]
+        self.assertIn(gateway, calls[0]["from"])
+
+    def test_notes_warn_of_a_gateway_that_may_not_call(self):
+        given = chart.values("gateway")
+        self.assertNotIn("networkPolicy.extraClients", chart.notes(given))
+        del given["networkPolicy"]["extraClients"]
+        self.assertIn("networkPolicy.extraClients", chart.notes(given))
+
     def test_backends_are_ports_of_the_service(self):
         (backend,) = one(self.documents, "GRPCRoute")["spec"]["rules"][0]["backendRefs"]
         self.assertIn(backend["port"], [p["port"] for p in self.services[backend["name"]]])

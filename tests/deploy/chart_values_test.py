@@ -137,6 +137,7 @@ OTHER = {
     "networkPolicy.clientLabels.phasor-client": "yes",
     "networkPolicy.clientNamespaces": {},
     "networkPolicy.monitoringNamespaces.matchLabels.kubernetes.io/metadata.name": "watch",
+    "networkPolicy.extraClients": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],
     "networkPolicy.extraEgress": [{"ports": [{"protocol": "TCP", "port": 4317}]}],
     "updateStrategy.maxUnavailable": 1,
     "updateStrategy.maxSurge": 2,
