@@ -99,7 +99,7 @@ class AlertsFireTest(unittest.TestCase):
         documents = chart.render_values(values, release=release)
         (rule,) = chart.of_kind(documents, "PrometheusRule")
         named = {a["alert"] for group in rule["spec"]["groups"] for a in group["rules"] if "job=" in a["expr"]}
-        self.assertEqual(named, {"PhasorDown", "PhasorRestarts", "PhasorDescriptors"})
+        self.assertEqual(named, {"PhasorDown", "PhasorNoReplica", "PhasorRestarts", "PhasorDescriptors"})
         page = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
         threading.Thread(target=page.serve_forever, daemon=True).start()
         config = {
@@ -107,7 +107,8 @@ class AlertsFireTest(unittest.TestCase):
             "scrape_configs": [scrape_config(documents, page.server_port)],
         }
         with self.prometheus(config, without_waiting(rule["spec"])) as alerts:
-            self.eventually_fires(alerts, {"PhasorRestarts", "PhasorDescriptors"})
+            # The page does not say that it serves.
+            self.eventually_fires(alerts, {"PhasorNoReplica", "PhasorRestarts", "PhasorDescriptors"})
             page.shutdown()
             page.server_close()
             self.eventually_fires(alerts, {"PhasorDown"})
