@@ -134,6 +134,19 @@ class KedaTest(unittest.TestCase):
             self.assertEqual(labels, f'namespace="apps",service="{headless[0]}"')
             self.assertIn(re.sub("_(sum|count)$", "", name), known)
 
+    def test_rates_outlive_a_scrape_that_fails(self):
+        def seconds(text):
+            return int(text[:-1]) * {"s": 1, "m": 60}[text[-1]]
+
+        documents = chart.render_values(KEDA)
+        (endpoint,) = one(documents, "ServiceMonitor")["spec"]["endpoints"]
+        (trigger,) = one(documents, "ScaledObject")["spec"]["triggers"]
+        page = (chart.ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+        windows = re.findall(r"\[(\d+[sm])\]", trigger["metadata"]["query"] + page)
+        self.assertEqual(len(windows), 4)
+        for window in windows:
+            self.assertGreaterEqual(seconds(window), 4 * seconds(endpoint["interval"]))
+
     def test_targets_are_those_of_the_other_scaler(self):
         def trigger(metric):
             given = KEDA | {"autoscaling": KEDA["autoscaling"] | {"metric": metric}}
