@@ -136,6 +136,13 @@ class AgreesWithItselfTest(unittest.TestCase):
         self.assertLess(ready["periodSeconds"] * ready["failureThreshold"], delay)
 
     @for_each_value_set
+    def test_a_pod_answers_until_cluster_dns_has_forgotten_it(self, documents):
+        delay = chart.seconds(chart.server_of(documents), "drain-delay")
+        looked_up = any(p["name"] == "grpc" for s in chart.of_kind(documents, "Service") for p in s["spec"]["ports"])
+        told = documents is chart.render("everything")  # has a delay of its own
+        self.assertTrue(told or (delay > 30) == looked_up, delay)
+
+    @for_each_value_set
     def test_containers_have_no_privileges(self, documents):
         pods = [chart.pod_of(documents)] + [p["spec"] for p in chart.of_kind(documents, "Pod")]
         for pod in pods:
@@ -403,7 +410,7 @@ class RefusedTest(unittest.TestCase):
     }
     # Comparisons of values, which a schema cannot make: (values, what the message says).
     FAILING = (
-        ({"terminationGracePeriodSeconds": 44}, "less than drain.delaySeconds"),
+        ({"terminationGracePeriodSeconds": 74}, "less than drain.delaySeconds"),
         ({"autoscaling": {"enabled": True, "minReplicas": 11}}, "more than maxReplicas"),
         ({"server": {"maxInflightBytes": "512MiB"}, "autoscaling": {"enabled": True, "metric": "bytesInFlight"}},
          "targetBytesInFlight: a pod never holds 512Mi, because server.maxInflightBytes is 512MiB"),
@@ -420,7 +427,7 @@ class RefusedTest(unittest.TestCase):
         ({"tables": {"enabled": True}}, "and tables.maxBytes.*, 3791Mi"),
         ({"tables": {"enabled": True, "accessMode": "ReadWriteOnce"}, "resources": {"limits": {"memory": "4Gi"}}},
          "tables.accessMode: ReadWriteOnce is for one pod"),
-        ({"probes": {"readiness": {"periodSeconds": 5, "failureThreshold": 2}}}, "not within drain.delaySeconds, 10"),
+        ({"probes": {"readiness": {"periodSeconds": 20, "failureThreshold": 2}}}, "not within drain.delaySeconds, 40"),
     )
 
     def test_schema_refuses(self):

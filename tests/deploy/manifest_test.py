@@ -25,6 +25,9 @@ class ManifestTest(unittest.TestCase):
         failures = int(re.search(r"failureThreshold: (\d+)", probe)[1])
         self.assertLess(period * failures, seconds("drain-delay"))
 
+    def test_a_pod_answers_until_cluster_dns_has_forgotten_it(self):
+        self.assertGreater(seconds("drain-delay"), 30)
+
     def test_user_and_ports_are_those_of_the_image(self):
         user = re.search(r"^USER (\d+):(\d+)", DOCKERFILE, re.MULTILINE)
         self.assertIn(f"runAsUser: {user[1]}\n", MANIFEST)

@@ -43,8 +43,13 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- end -}}
 {{- end -}}
 
+{{- /* Names of a headless Service are cached for 30 s, and gRPC looks one up at most every 30 s. Nobody looks up a socket. */ -}}
+{{- define "phasor.drainDelay" -}}
+{{- .Values.drain.delaySeconds | default (ternary 5 40 (ne (include "phasor.socketDirectory" .) "")) -}}
+{{- end -}}
+
 {{- define "phasor.gracePeriod" -}}
-{{- $least := add .Values.drain.delaySeconds .Values.drain.timeoutSeconds 5 -}}
+{{- $least := add (include "phasor.drainDelay" . | int) .Values.drain.timeoutSeconds 5 -}}
 {{- with .Values.terminationGracePeriodSeconds -}}
 {{- if lt (int .) (int $least) -}}
 {{- fail (printf "terminationGracePeriodSeconds: %d is less than drain.delaySeconds + drain.timeoutSeconds + 5 = %d" (int .) $least) -}}
@@ -65,8 +70,9 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- end -}}
 {{- $ready := $v.probes.readiness -}}
 {{- $notice := mul $ready.periodSeconds $ready.failureThreshold -}}
-{{- if ge (int $notice) (int $v.drain.delaySeconds) -}}
-{{- fail (printf "probes.readiness: fails after %d s, which is not within drain.delaySeconds, %d; use a shorter period or a longer delay" $notice (int $v.drain.delaySeconds)) -}}
+{{- $delay := include "phasor.drainDelay" . | int -}}
+{{- if ge (int $notice) $delay -}}
+{{- fail (printf "probes.readiness: fails after %d s, which is not within drain.delaySeconds, %d; use a shorter period or a longer delay" $notice $delay) -}}
 {{- end -}}
 {{- if and $v.node.enabled $v.node.prepare.enabled (not (and $v.podSecurityContext.runAsUser $v.podSecurityContext.runAsGroup)) -}}
 {{- fail "node.prepare.enabled: nobody knows which user the directory is for; set podSecurityContext.runAsUser and runAsGroup, or prepare the directory on the nodes yourself" -}}
@@ -172,8 +178,8 @@ What is derived from values: threads, grace period, which ports are open, flags.
 - --devices={{ .gpu.devices }}
 - --device-fault={{ .gpu.deviceFault }}
 {{- end }}
-# Time for endpoints to forget a pod that is NOT_SERVING, while it still answers.
-- --drain-delay={{ .drain.delaySeconds }}s
+# Time for endpoints and clients to forget a pod that is NOT_SERVING, while it still answers.
+- --drain-delay={{ include "phasor.drainDelay" $ }}s
 - --drain-timeout={{ .drain.timeoutSeconds }}s
 # Clients find new pods when their connections are renewed.
 - --max-connection-age={{ .server.maxConnectionAge }}
