@@ -123,6 +123,19 @@ class GatewayTest(unittest.TestCase):
         self.assertIn("phasor.example.com", certificate["dnsNames"])
 
 
+class RestTest(unittest.TestCase):
+    def test_envoy_refuses_before_its_container_is_full(self):
+        def heap(given):
+            documents = chart.render_values({"rest": {"enabled": True} | given})
+            (files,) = [c for c in chart.of_kind(documents, "ConfigMap") if c["metadata"]["name"].endswith("-rest")]
+            manager = yaml.safe_load(files["data"]["envoy.yaml"]).get("overload_manager")
+            return manager and manager["resource_monitors"][0]["typed_config"]["max_heap_size_bytes"]
+
+        self.assertEqual(heap({}), 256 << 20)
+        self.assertEqual(heap({"resources": {"limits": {"memory": "2Gi"}}}), 1 << 30)
+        self.assertIsNone(heap({"resources": {"limits": None}}))
+
+
 class KedaTest(unittest.TestCase):
     def test_it_asks_for_metrics_of_the_monitored_service_that_the_server_has(self):
         scaled = chart.render_values(KEDA)

@@ -108,7 +108,7 @@ OTHER = {
     "rest.maxBodyBytes": "1MiB",
     "rest.resources.requests.cpu": "200m",
     "rest.resources.requests.memory": "64Mi",
-    "rest.resources.limits.memory": "512Mi",
+    "rest.resources.limits.memory": "1Gi",
     "grpcRoute.enabled": True,
     "grpcRoute.annotations": {"example.com/owner": "rope"},
     "grpcRoute.parentRefs": [{"name": "other", "namespace": "gateways"}],

@@ -63,6 +63,20 @@ def serving(address):
     raise RuntimeError("no call reaches the server")
 
 
+def too_large(address):
+    """Status of a request of more than 8 MiB, and of one of less."""
+
+    def status(mib):
+        body = '{"item": {"spec": {"preset": "llama-3"}}, "raw": ["' + "A" * (mib << 20) + '"]}'
+        run = subprocess.run(
+            ["curl", "-s", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}", "-d", "@-", f"{address}/v1/apply-rope"],
+            input=body, capture_output=True, text=True, check=False,  # curl may see the connection end
+        )
+        return int(run.stdout)
+
+    return status(9), status(7)
+
+
 class DeployedTest(unittest.TestCase):
     """deploy/envoy/envoy.yaml."""
 
@@ -133,6 +147,9 @@ class DeployedTest(unittest.TestCase):
         self.assertEqual((status, size > fits * 16 * 4 / 3), (200, True))
         self.assertEqual(rows(4 * fits)[0], 500)
 
+    def test_a_request_that_is_too_large_is_refused_and_not_held(self):
+        self.assertEqual(too_large(self.address), (413, 400))
+
     def test_commands_of_the_pages_answer_as_they_say(self):
         ran = 0
         for page in ("rest", "oip"):
@@ -167,6 +184,7 @@ class ChartTest(unittest.TestCase):
                 serving(f"http://127.0.0.1:{port}")
                 self.assertEqual(curl("-d", json.dumps(ENCODE), f"http://127.0.0.1:{port}/v1/encode")[0], 200)
                 self.assertEqual(curl("-d", "{}", f"http://127.0.0.1:{port}/v1/nope")[0], 404)
+                self.assertEqual(too_large(f"http://127.0.0.1:{port}"), (413, 400))
 
 
 class DescriptorsTest(unittest.TestCase):

@@ -44,7 +44,30 @@ volumeMounts:
 
 {{- define "phasor.rest.envoy" -}}
 {{- $limit := include "phasor.bytes" .Values.rest.maxBodyBytes | float64 | int64 -}}
+{{- $memory := dig "limits" "memory" "" .Values.rest.resources -}}
 node: {id: rest, cluster: phasor}
+{{- with $memory }}
+# Requests and answers are held whole, so many at a time fill the container: then new ones are refused, and the largest
+# of those under way end.
+overload_manager:
+  refresh_interval: 0.25s
+  buffer_factory_config: {minimum_account_to_track_power_of_two: 20}
+  resource_monitors:
+    - name: envoy.resource_monitors.fixed_heap
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig
+        max_heap_size_bytes: {{ include "phasor.bytes" . | float64 | mulf 0.5 | int64 }}
+  actions:
+    - name: envoy.overload_actions.shrink_heap
+      triggers:
+        - {name: envoy.resource_monitors.fixed_heap, threshold: {value: 0.80}}
+    - name: envoy.overload_actions.reset_high_memory_stream
+      triggers:
+        - {name: envoy.resource_monitors.fixed_heap, scaled: {scaling_threshold: 0.85, saturation_threshold: 0.95}}
+    - name: envoy.overload_actions.stop_accepting_requests
+      triggers:
+        - {name: envoy.resource_monitors.fixed_heap, threshold: {value: 0.90}}
+{{- end }}
 static_resources:
   listeners:
     - name: rest
@@ -82,6 +105,12 @@ static_resources:
                     typed_config:
                       "@type": type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors
                   {{- end }}
+                  # The transcoder holds a request whole and does not count a string that has not ended.
+                  - name: envoy.filters.http.buffer
+                    disabled: true
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer
+                      max_request_bytes: {{ mul 2 $limit }}
                   - name: envoy.filters.http.grpc_json_transcoder
                     typed_config:
                       "@type": type.googleapis.com/envoy.extensions.filters.http.grpc_json_transcoder.v3.GrpcJsonTranscoder
@@ -91,7 +120,7 @@ static_resources:
                       convert_grpc_status: true
                       request_validation_options: {reject_unknown_method: true, reject_unknown_query_parameters: true}
                       print_options: {preserve_proto_field_names: true, always_print_primitive_fields: true}
-                      max_request_body_size: {{ $limit }}
+                      max_request_body_size: {{ mul 2 $limit }}
                       max_response_body_size: {{ $limit }}
                   - name: envoy.filters.http.router
                     typed_config:
@@ -120,6 +149,10 @@ static_resources:
                             cluster: phasor
                             timeout: 0s
                             max_stream_duration: {grpc_timeout_header_max: 0s}
+                          typed_per_filter_config:
+                            envoy.filters.http.buffer:
+                              "@type": type.googleapis.com/envoy.extensions.filters.http.buffer.v3.BufferPerRoute
+                              buffer: {max_request_bytes: {{ mul 2 $limit }}}
                         {{- range include "phasor.publicServices" . | fromYamlArray }}
                         - match: {prefix: /{{ . }}/}
                           route: *route
