@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests how callers reach what the chart renders: from pods of the same node, through gateways,
+"""Tests how callers reach what the chart renders: by which addresses, from pods of the same node, through gateways,
 with a certificate of cert-manager; and how KEDA scales it."""
 
 import pathlib
@@ -66,6 +66,33 @@ class NodeTest(unittest.TestCase):
 
     def test_notes_say_where_the_sockets_are(self):
         self.assertIn("/run/phasor/phasor.sock", chart.notes(chart.values("node")))
+
+
+class AddressTest(unittest.TestCase):
+    def test_long_release_names_still_give_names_that_fit(self):
+        for document in chart.render_values({}, release="a" * 53):
+            self.assertLessEqual(len(document["metadata"]["name"]), 63)
+
+    def test_image_opens_no_port_that_the_chart_does_not_open(self):
+        image = (chart.ROOT / "Dockerfile").read_text(encoding="utf-8")
+        opened = {n.lower().replace("_", "-") for n in re.findall(r"PHASOR_(\w*LISTEN)=", image)}
+        self.assertEqual(opened, {"listen", "metrics-listen"})
+        closed = chart.render_values({"metrics": {"enabled": False}})
+        # A flag without an address wins over the image's variable.
+        self.assertEqual({chart.flag(chart.server_of(closed), name) for name in opened}, {"0.0.0.0:50051", ""})
+
+    def test_more_addresses_add_to_those_of_the_chart(self):
+        server = chart.server_of(chart.render_values({"extraArgs": ["--listen=unix:/tmp/phasor.sock"]}))
+        self.assertEqual([a for a in server["args"] if a.startswith("--listen=")],
+                         ["--listen=0.0.0.0:50051", "--listen=unix:/tmp/phasor.sock"])
+
+    def test_a_pod_answers_until_cluster_dns_has_forgotten_it(self):
+        for name in chart.VALUE_SETS:
+            documents = chart.render(name)
+            delay = chart.seconds(chart.server_of(documents), "drain-delay")
+            looked_up = any(p["name"] == "grpc" for s in chart.of_kind(documents, "Service") for p in s["spec"]["ports"])
+            if name != "everything":  # has a delay of its own
+                self.assertEqual(delay > 30, looked_up, name)
 
 
 class GatewayTest(unittest.TestCase):

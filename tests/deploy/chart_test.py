@@ -136,13 +136,6 @@ class AgreesWithItselfTest(unittest.TestCase):
         self.assertLess(ready["periodSeconds"] * ready["failureThreshold"], delay)
 
     @for_each_value_set
-    def test_a_pod_answers_until_cluster_dns_has_forgotten_it(self, documents):
-        delay = chart.seconds(chart.server_of(documents), "drain-delay")
-        looked_up = any(p["name"] == "grpc" for s in chart.of_kind(documents, "Service") for p in s["spec"]["ports"])
-        told = documents is chart.render("everything")  # has a delay of its own
-        self.assertTrue(told or (delay > 30) == looked_up, delay)
-
-    @for_each_value_set
     def test_containers_have_no_privileges(self, documents):
         pods = [chart.pod_of(documents)] + [p["spec"] for p in chart.of_kind(documents, "Pod")]
         for pod in pods:
@@ -239,19 +232,6 @@ class VariantsTest(unittest.TestCase):
         self.assertEqual(chart.flag(server, "listen"), "[::]:50051")
         self.assertEqual(chart.flag(server, "metrics-listen"), "[::]:9464")
         self.assertEqual(len([a for a in server["args"] if a.startswith("--listen=")]), 1)
-
-    def test_image_opens_no_port_that_the_chart_does_not_open(self):
-        image = (chart.ROOT / "Dockerfile").read_text(encoding="utf-8")
-        opened = {n.lower().replace("_", "-") for n in re.findall(r"PHASOR_(\w*LISTEN)=", image)}
-        self.assertEqual(opened, {"listen", "metrics-listen"})
-        closed = chart.render_values({"metrics": {"enabled": False}})
-        # A flag without an address wins over the image's variable.
-        self.assertEqual({chart.flag(chart.server_of(closed), name) for name in opened}, {"0.0.0.0:50051", ""})
-
-    def test_more_addresses_add_to_those_of_the_chart(self):
-        server = chart.server_of(chart.render_values({"extraArgs": ["--listen=unix:/tmp/phasor.sock"]}))
-        self.assertEqual([a for a in server["args"] if a.startswith("--listen=")],
-                         ["--listen=0.0.0.0:50051", "--listen=unix:/tmp/phasor.sock"])
 
     def test_every_probe_setting_can_be_changed(self):
         settings = {
@@ -369,10 +349,6 @@ class VariantsTest(unittest.TestCase):
         self.assertEqual(scaler["spec"]["scaleTargetRef"]["name"], deployment["metadata"]["name"])
         (metric,) = scaler["spec"]["metrics"]
         self.assertEqual(metric["pods"]["metric"]["name"], "phasor_queue_seconds_mean")
-
-    def test_long_release_names_still_give_names_that_fit(self):
-        for document in chart.render_values({}, release="a" * 53):
-            self.assertLessEqual(len(document["metadata"]["name"]), 63)
 
     def test_notes_warn_of_an_open_server_and_not_of_a_closed_one(self):
         self.assertIn("plaintext", chart.notes({}))
