@@ -86,7 +86,7 @@ def expressions():
 
 def names(text):
     """Names of metrics in an expression; of a histogram, its own."""
-    found = METRIC.findall(re.sub(r"by \([^)]*\)|\"[^\"]*\"", "", text))
+    found = METRIC.findall(re.sub(r"(?:by|without) \([^)]*\)|\"[^\"]*\"", "", text))
     return {name if name.startswith("nv_") else re.sub(r"_(bucket|sum|count)$", "", name) for name in found}
 
 
