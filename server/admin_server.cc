@@ -15,7 +15,8 @@
 namespace phasor {
 namespace {
 
-// Its users are probes and people: few connections, short calls.
+// Its users are probes and people: few connections, short calls. Idle connections must not keep
+// probes out: Kubernetes would restart the server.
 constexpr int kMaxConnections = 64;
 constexpr int64_t kMaxRequestBytes = 64 << 10;
 constexpr int64_t kMaxResponseBytes = 64 << 20;  // channelz lists all connections
@@ -61,10 +62,11 @@ class GrpcAdminServer final : public AdminServer {
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(
     const ServerOptions& options, const std::vector<std::string>& services) {
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
-                          Listener::Bind({options.admin_listen,
-                                          kMaxConnections,
-                                          kMaxConnections,
-                                          {options.socket_mode, options.socket_group}}));
+                          Listener::Bind({.addresses = options.admin_listen,
+                                          .max_connections = kMaxConnections,
+                                          .max_connections_per_peer = kMaxConnections,
+                                          .closes_oldest = true,
+                                          .access = {options.socket_mode, options.socket_group}}));
   auto server = std::make_unique<GrpcAdminServer>(std::move(listener), services);
   PHASOR_RETURN_IF_ERROR(server->Start(options));
   return server;

@@ -61,7 +61,8 @@ FileDescriptor OpenSpare() { return FileDescriptor(open("/dev/null", O_RDONLY | 
 class EpollListener final : public Listener {
  public:
   EpollListener(const ListenerOptions& options, std::vector<ListenSocket> sockets)
-      : max_connections_(options.max_connections),
+      : closes_oldest_(options.closes_oldest),
+        max_connections_(options.max_connections),
         max_connections_per_peer_(options.max_connections_per_peer),
         stuck_after_(absl::ToChronoNanoseconds(options.stuck_after)),
         sockets_(std::move(sockets)),
@@ -159,6 +160,7 @@ class EpollListener final : public Listener {
     std::string peer;
     std::string address;  // in the form of PeerAddress
     uint64_t number = 0;  // in `named_`
+    int64_t accepted_before = 0;
   };
 
   void Control(int operation, int fd, uint32_t events) {
@@ -181,23 +183,42 @@ class EpollListener final : public Listener {
     }
   }
 
-  // Forgets a connection that was shut down. An error event alone does not mean that.
+  // An error event alone does not mean that a connection was shut down.
   void NoteClosed(const epoll_event& event) {
+    if ((event.events & EPOLLHUP) != 0) Forget(event.data.fd);
+  }
+
+  // Does nothing if `fd` is not the duplicate of a connection.
+  void Forget(int fd) {
     Connection closed;
     {
       const std::lock_guard<std::mutex> lock(connections_mu_);
-      const auto connection = connections_.find(event.data.fd);
-      if (connection == connections_.end() || (event.events & EPOLLHUP) == 0) return;
+      const auto connection = connections_.find(fd);
+      if (connection == connections_.end()) return;
       closed = std::move(connection->second);
       connections_.erase(connection);
     }
     // While gRPC holds the socket too, its events would go on under this number, which the next
     // connection may get.
-    Control(EPOLL_CTL_DEL, event.data.fd, 0);
+    Control(EPOLL_CTL_DEL, fd, 0);
     const auto peer = peers_.find(closed.peer);
     if (--peer->second == 0) peers_.erase(peer);
     open_.fetch_sub(1, std::memory_order_relaxed);
     named_.Close(closed.address, closed.number);
+  }
+
+  void CloseOldest() {
+    int oldest = -1;
+    {
+      const std::lock_guard<std::mutex> lock(connections_mu_);
+      const auto found = std::min_element(
+          connections_.begin(), connections_.end(),
+          [](auto& a, auto& b) { return a.second.accepted_before < b.second.accepted_before; });
+      if (found == connections_.end()) return;
+      oldest = found->first;
+      shutdown(oldest, SHUT_RDWR);
+    }
+    Forget(oldest);
   }
 
   void AcceptOn(int fd) {
@@ -235,6 +256,7 @@ class EpollListener final : public Listener {
 
   // Counts the connection, unless a limit is reached.
   bool Admit(int fd) {
+    if (closes_oldest_ && open_ >= max_connections_) CloseOldest();
     std::string peer = PeerKey(fd);
     const std::lock_guard<std::mutex> lock(connections_mu_);
     const auto same = peers_.find(peer);
@@ -257,7 +279,8 @@ class EpollListener final : public Listener {
     std::string address = PeerAddress(fd);
     named_.Open(address);
     const uint64_t number = named_.NumberOf(address);
-    connections_[key] = {std::move(duplicate), std::move(peer), std::move(address), number};
+    connections_[key] = {std::move(duplicate), std::move(peer), std::move(address), number,
+                         accepted_.load(std::memory_order_relaxed)};
     Control(EPOLL_CTL_ADD, key, EPOLLET);  // hang-ups are always reported
     return true;
   }
@@ -297,6 +320,7 @@ class EpollListener final : public Listener {
     Log(LogLevel::kWarn, "out of file descriptors or memory for connections", {{"times", times}});
   }
 
+  const bool closes_oldest_;
   std::atomic<int> max_connections_;
   std::atomic<int> max_connections_per_peer_;
   const Clock::duration stuck_after_;

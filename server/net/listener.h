@@ -22,6 +22,7 @@ struct ListenerOptions {
   std::vector<std::string> addresses;  // in the form of ParseListenAddress
   int max_connections = 1024;
   int max_connections_per_peer = 256;             // per IP address; Unix sockets: per user
+  bool closes_oldest = false;                     // a connection too many takes its place
   SocketAccess access = {};                       // to Unix sockets
   absl::Duration stuck_after = absl::Seconds(5);  // longest turn of a live thread; see accepting
   // Sockets that systemd kept while the process was replaced, and where to ask it to do so again

@@ -117,13 +117,10 @@ class AgreesWithItselfTest(unittest.TestCase):
         self.assertEqual({int(a.rsplit(":", 1)[1]) for a in addresses}, set(own.values()))
 
     @for_each_value_set
-    def test_probes_speak_plaintext_on_a_port_that_does(self, documents):
+    def test_probes_ask_the_admin_port(self, documents):
         server = chart.server_of(documents)
-        plain = chart.flag(server, "admin-listen") or chart.flag(server, "listen")
-        tls = chart.flag(server, "tls-cert") and not chart.flag(server, "admin-listen")
-        self.assertFalse(tls, "the kubelet does not speak TLS")
         for probe in PROBES:
-            self.assertTrue(plain.endswith(f":{server[probe]['grpc']['port']}"))
+            self.assertTrue(chart.flag(server, "admin-listen").endswith(f":{server[probe]['grpc']['port']}"))
 
     @for_each_value_set
     def test_grace_period_covers_the_drain_and_readiness_fails_within_the_delay(self, documents):

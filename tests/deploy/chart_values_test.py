@@ -90,7 +90,6 @@ OTHER = {
     "tables.size": "4Gi",
     "tables.maxBytes": "512MiB",
     "tables.rescanInterval": "1s",
-    "admin.enabled": True,
     "metrics.enabled": False,
     "metrics.serviceMonitor.enabled": True,
     "metrics.serviceMonitor.interval": "15s",

@@ -33,7 +33,9 @@ class ManifestTest(unittest.TestCase):
         self.assertIn(f"runAsUser: {user[1]}\n", MANIFEST)
         self.assertIn(f"runAsGroup: {user[2]}\n", MANIFEST)
         ports = re.search(r"^EXPOSE (.*)", DOCKERFILE, re.MULTILINE)[1].split()
-        self.assertEqual(set(re.findall(r"(?:containerPort|port): (\d+)", MANIFEST)), set(ports))
+        admin = re.search(r"--admin-listen=0.0.0.0:(\d+)", MANIFEST)[1]
+        self.assertEqual(set(re.findall(r"(?:containerPort|port): (\d+)", MANIFEST)), {*ports, admin})
+        self.assertEqual(re.findall(r"grpc:\n +port: (\d+)", MANIFEST), [admin] * 3)
         self.assertIn(f"--metrics-listen=0.0.0.0:{ports[1]}", MANIFEST)
 
     def test_probes_name_the_services_of_the_wire(self):

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
@@ -162,6 +163,25 @@ TEST_F(ListenerTest, CapsEachPeerAlone) {
   const FileDescriptor local = ConnectTo("unix:" + path);
   Accepted(1);
   EXPECT_EQ(listener_->stats().refused, 1);
+}
+
+TEST_F(ListenerTest, ClosesTheOldestForOneTooMany) {
+  options_.max_connections = options_.max_connections_per_peer = 2;
+  options_.closes_oldest = true;
+  Start();
+  std::vector<FileDescriptor> clients;
+  for (size_t i = 0; i < 6; ++i) {
+    clients.push_back(ConnectTo(address()));
+    Accepted(i);
+    if (i >= 2) {
+      EXPECT_TRUE(WaitForClose(clients[i - 2].get())) << i;
+    }
+    EXPECT_EQ(listener_->stats().connections, std::min<int64_t>(i + 1, 2));
+  }
+  EXPECT_EQ(listener_->stats().refused, 0);
+  char byte = 'x';
+  ASSERT_EQ(write(Accepted(4), &byte, 1), 1);
+  EXPECT_EQ(read(clients[4].get(), &byte, 1), 1);
 }
 
 TEST_F(ListenerTest, StopClosesTheDoorAndIsIdempotent) {

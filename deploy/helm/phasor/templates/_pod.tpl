@@ -3,7 +3,8 @@ The server's container and volumes. Charts that have Phasor as a dependency name
   containers: [..., {{ include "phasor.sidecar.container" .Subcharts.phasor }}]. */ -}}
 
 {{- define "phasor.container" -}}
-{{- $port := include "phasor.probePort" . -}}
+{{- /* The kubelet speaks no TLS, and the port of the calls refuses connections beyond its limits. */ -}}
+{{- $port := include "phasor.adminPort" . -}}
 name: phasor
 image: {{ include "phasor.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -93,10 +94,8 @@ volumeMounts:
 - name: grpc
   containerPort: {{ include "phasor.grpcPort" . }}
 {{- end }}
-{{- if include "phasor.hasAdmin" . }}
 - name: grpc-admin
   containerPort: {{ include "phasor.adminPort" . }}
-{{- end }}
 {{- if .Values.metrics.enabled }}
 - name: metrics
   containerPort: {{ include "phasor.metricsPort" . }}

@@ -13,11 +13,6 @@ What is derived from values: threads, grace period, which ports are open, flags.
 - grpc.health.v1.Health
 {{- end -}}
 
-{{- /* Not empty means true. The kubelet needs this port with TLS, and where calls come over a Unix socket only. */ -}}
-{{- define "phasor.hasAdmin" -}}
-{{- if or .Values.admin.enabled .Values.tls.enabled (include "phasor.socketDirectory" .) -}}true{{- end -}}
-{{- end -}}
-
 {{- /* Where the Unix sockets are. Empty: calls come over TCP. */ -}}
 {{- define "phasor.socketDirectory" -}}
 {{- with .Values -}}
@@ -26,10 +21,6 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- end -}}
 
 {{- define "phasor.workloadKind" -}}{{- ternary "DaemonSet" "Deployment" .Values.node.enabled -}}{{- end -}}
-
-{{- define "phasor.probePort" -}}
-{{- if include "phasor.hasAdmin" . -}}{{ include "phasor.adminPort" . }}{{- else -}}{{ include "phasor.grpcPort" . }}{{- end -}}
-{{- end -}}
 
 {{- /* CPUs as a whole number, rounded up: "500m" and 1 become 1, "2500m" and 2.5 become 3. */ -}}
 {{- define "phasor.threads" -}}
@@ -159,9 +150,7 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- else }}
 - --listen={{ .server.listenHost }}:{{ include "phasor.grpcPort" $ }}{{ if .rest.enabled }},unix:{{ include "phasor.restSocket" $ }}{{ end }}
 {{- end }}
-{{- if include "phasor.hasAdmin" $ }}
 - --admin-listen={{ .server.listenHost }}:{{ include "phasor.adminPort" $ }}
-{{- end }}
 {{- if .metrics.enabled }}
 - --metrics-listen={{ .server.listenHost }}:{{ include "phasor.metricsPort" $ }}
 {{- else }}
