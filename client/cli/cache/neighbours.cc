@@ -117,11 +117,13 @@ class Neighbours {
     }
   }
 
+  // Of the lanes as they are stored, which is all that a move sees: transformers reads pairs of
+  // neighbours and stores halves (DeepSeek), other engines leave them where they are.
   void AddPairing() {
-    const bool half = spec_->pairing == Pairing::kHalfSplit;
+    const bool half = spec_->pairing_out == Pairing::kHalfSplit;
     Add("pairing",
         half ? "interleaved pairs (lanes 2j and 2j + 1), as llama.cpp stores them for Llama and "
-               "others: pairing INTERLEAVED"
+               "others, and vLLM for DeepSeek: pairing INTERLEAVED"
              : "half-split pairs (lanes j and j + half): pairing HALF_SPLIT",
         [half](LayerCase* layer) {
           return ChangeSpec(layer, [half](const ResolvedSpec&, Spec* spec) {

@@ -78,6 +78,23 @@ TEST_F(NeighboursTest, LongRopeHasTwoListsOfFactors) {
   EXPECT_THAT(changed, Contains(HasSubstr("long_factor")));
 }
 
+// DeepSeek in transformers: pairs are read as neighbours and stored as halves. A cache whose pairs
+// stay neighbours, as in vLLM, turns otherwise; one that reads halves turns alike.
+TEST_F(NeighboursTest, ThePairingIsThatOfTheStoredLanes) {
+  Spec spec = CacheSpec(1e4);
+  spec.pairing = Pairing::kInterleaved;
+  spec.pairing_out = Pairing::kHalfSplit;
+  const LayerCase layer = RotatedLayer(dir_, 0, 1e4, spec);
+  int tried = 0;
+  for (const Change& change : NeighboursOf(layer, 1, {})) {
+    LayerCase copy = layer;
+    if (change.kind != "pairing" || !change.apply(&copy)) continue;
+    ++tried;
+    EXPECT_EQ(ResolveSpec(*copy.spec)->pairing_out, Pairing::kInterleaved) << change.says;
+  }
+  EXPECT_EQ(tried, 1);
+}
+
 TEST_F(NeighboursTest, LayersWithoutRotationTurnAsOtherLayersOrLieElsewhere) {
   LayerCase layer = RotatedLayer(dir_, 0, 1e4, CacheSpec(1e4));
   layer.spec.reset();
