@@ -295,8 +295,10 @@ class HeadReader {
       return Invalid("partial_rotary_factor", *factor, " contradicts qk_rope_head_dim ", rope,
                      "; must agree with it");
     }
-    out_.head_dim = nope + rope;
-    out_.rotary_begin = nope;
+    // The rows of a cache of MLA have the rotary lanes of a head alone.
+    const bool alone = at_.user.head_dim == rope;
+    out_.head_dim = alone ? rope : nope + rope;
+    out_.rotary_begin = alone ? 0 : nope;
     out_.rotary_dim = rope;
     return absl::OkStatus();
   }

@@ -23,6 +23,16 @@ TEST(ConfigHeadsTest, AFileThatSaysNothingHasTheClassesWidth) {
   EXPECT_EQ(deepseek.rotary_begin, 128);
 }
 
+TEST(ConfigHeadsTest, RotaryLanesAloneHaveNoContentBeforeThem) {
+  Spec rows = Config(R"({"model_type": "deepseek_v3"})");
+  rows.head_dim = 64;
+  const auto resolved = ResolveSpec(rows);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_EQ(resolved->head_dim, 64);
+  EXPECT_EQ(resolved->rotary_begin, 0);
+  EXPECT_EQ(resolved->rotary_dim, 64);
+}
+
 TEST(ConfigHeadsTest, AClassReadsItsOwnNameOfTheWidth) {
   EXPECT_EQ(Read(Config(R"({"model_type": "jetmoe", "kv_channels": 64})")).head_dim, 64);
   ExpectRefused(Config(R"({"model_type": "llama", "kv_channels": 64})"),
