@@ -24,8 +24,12 @@ constexpr NamedKeyLayout kLayouts[] = {
     {.name = "vllm-blhnc", .order = "BLHNP", .users = "vLLM 0.26 and later"},
     {.name = "vllm-bhlnc", .order = "BHLNP", .users = "vLLM 0.26 and later"},
     {.name = "vllm-per-token-head", .order = "BNHS", .users = "vLLM int8 and fp8_per_token_head"},
-    {.name = "vllm-cpu-vec", .order = "BH2DN", .values = "BH2ND", .users = "vLLM on CPUs"},
-    {.name = "vllm-rocm", .order = "2BHXNx", .values = "-", .users = "vLLM on ROCm"},
+    {.name = "vllm-cpu-vec",
+     .order = "BH2DN",
+     .values = "BH2ND",
+     .users = "vLLM on CPUs without AMX"},
+    {.name = "vllm-rocm", .order = "2BHXNx", .values = "-", .users = "vLLM on ROCm (LHBNC)"},
+    {.name = "vllm-rocm-lbhnc", .order = "B2HXNx", .values = "-", .users = "vLLM on ROCm (LBHNC)"},
     {.name = "vllm-paged-x",
      .order = "BHXNx",
      .users = "vLLM PagedAttention, AITER SHUFFLE, SGLang vectorized_5d, TGI"},
@@ -56,13 +60,21 @@ constexpr NamedKeyLayout kLayouts[] = {
      .order = "BNW",
      .row = 656,
      .lanes_offset = 528,
+     .code = KeyCode::kBFloat16,
      .users = "vLLM, SGLang: FLOAT8 content, BFLOAT16 rotary lanes"},
+    {.name = "nvfp4-ds-mla",
+     .order = "BNW",
+     .row = 352,
+     .lanes_offset = 256,
+     .code = KeyCode::kFloat8E4M3,
+     .users = "vLLM: FP4 content, FLOAT8 rotary lanes without a scale, scales of the content"},
     {.name = "dsv4",
      .order = "BNW",
      .row = 576,
      .lanes_offset = 448,
      .page_row = 584,
      .page_round = 576,
+     .code = KeyCode::kBFloat16,
      .users = "vLLM DeepSeek V4: rows of a page, then their scales"},
 };
 
@@ -183,6 +195,10 @@ absl::Status CheckCode(const KeyLayout& layout, const NamedKeyLayout& named, con
                        std::string_view path) {
   const std::string_view code = Name(form.code);
   const bool byte_code = UnitBytes(form.code) == 1;
+  if (form.code != named.code.value_or(form.code)) {
+    return Invalid(path, ".code: ", code, "; must be ", Name(*named.code), " for ", named.name,
+                   ", whose rotary lanes have a code of their own");
+  }
   if (IsBlockCode(form.code) && !form.dense()) {
     return Invalid(path, ".code: ", code, " where lanes are not side by side; must be dense");
   }
@@ -313,6 +329,7 @@ absl::StatusOr<ResolvedKeyLayout> ResolveKeyLayout(const KeyLayout& layout, std:
   PHASOR_RETURN_IF_ERROR(ApplyScales(layout, inline_scales, path, &form));
   PHASOR_RETURN_IF_ERROR(CheckCode(layout, named, form, path));
   out.keys_offset = form.bytes_before;
+  out.latent = one_row;
   if (values_offset < 0 || named.values == "-") return out;
   // Values have the distances and scales of the keys, but for lanes in another order.
   KeyForm values = form;

@@ -30,6 +30,8 @@ struct NamedKeyLayout {
   bool row_in_elements = false;
   int64_t page_row = 0;    // bytes of a page for each slot, if a page has more than its rows
   int64_t page_round = 1;  // pages are multiples of so many bytes
+  // Of the lanes that rotate, where the rest of a row is stored in a code of its own.
+  std::optional<KeyCode> code = {};
   std::string_view users = {};
 };
 
@@ -38,6 +40,7 @@ absl::Span<const NamedKeyLayout> NamedKeyLayouts();
 // A layout with all distances.
 struct ResolvedKeyLayout {
   KeyForm keys;
+  bool latent = false;      // rows of MLA: content, and lanes that all heads share
   int64_t keys_offset = 0;  // of the first lane of layer 0 in the tensor
   int64_t layer_bytes = 0;  // from one layer to the next
   std::optional<KeyForm> values =

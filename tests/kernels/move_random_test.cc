@@ -122,7 +122,9 @@ class RandomMove {
     layout.code = kKeyCodes[Of(0, std::ssize(kKeyCodes) - 1)];
     if (named.order.find('x') != std::string_view::npos) layout.code = KeyCode::kFloat16;
     if (named.order.find('S') != std::string_view::npos) layout.code = KeyCode::kInt8;
-    if (named.order.find('W') != std::string_view::npos) layout.code = KeyCode::kBFloat16;
+    if (named.order.find('W') != std::string_view::npos) {
+      layout.code = named.code.value_or(KeyCode::kBFloat16);
+    }
     layout.pages = 6;
     layout.page_size = 4;
     layout.heads = named.order.find('W') != std::string_view::npos ? 1 : Of(1, 3);

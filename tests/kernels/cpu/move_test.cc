@@ -279,7 +279,8 @@ TEST(MoveTest, EveryNamedLayoutMovesItsKeysAndCopiesItsValues) {
   for (const NamedKeyLayout& named : NamedKeyLayouts()) {
     const bool row = named.order.find('W') != std::string_view::npos;
     const bool scales = named.order.find('S') != std::string_view::npos;
-    KeyLayout layout = LayoutOf(scales ? KeyCode::kInt8 : KeyCode::kBFloat16, named.name);
+    const KeyCode usual = scales ? KeyCode::kInt8 : KeyCode::kBFloat16;
+    KeyLayout layout = LayoutOf(named.code.value_or(usual), named.name);
     layout.layers = 2;
     if (row) layout.heads = 1, layout.head_dim = 64;
     const auto resolved = ResolveKeyLayout(layout, "layout");

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include "kernels/request/move_keys.h"
 #include "tests/support/status_matchers.h"
@@ -55,6 +56,7 @@ const std::map<std::string_view, Distances>& Expected() {
       {"vllm-cpu-vec",
        {H * 2 * N * kRow, e, 2 * N * kRow, N * e, 0, B * H * 2 * N * kRow, N * kRow}},
       {"vllm-rocm", {H * N * kRow, kGroup * e, N * kRow, e, 0, 2 * B * H * N * kRow, -1}},
+      {"vllm-rocm-lbhnc", {2 * H * N * kRow, kGroup * e, N * kRow, e, 0, 2 * B * H * N * kRow, -1}},
       {"vllm-paged-x", {H * N * kRow, kGroup * e, N * kRow, e, 0, B * H * N * kRow, -1}},
       {"vllm-flash", {N * H * kRow, H * kRow, kRow, e, 0, 2 * B * N * H * kRow, B * N * H * kRow}},
       {"vllm-flash-hnd",
@@ -123,12 +125,41 @@ TEST(KeyLayoutsTest, RowsOfMlaHoldTheirLanesAtTheEnd) {
   ASSERT_THAT(layout, IsOk());
   EXPECT_EQ(layout->keys.page_bytes, N * 656);
   EXPECT_EQ(layout->keys_offset, 528);
+  mla.name = "nvfp4-ds-mla";
+  mla.code = KeyCode::kFloat8E4M3;
+  layout = ResolveKeyLayout(mla, "layout");
+  ASSERT_THAT(layout, IsOk());
+  EXPECT_EQ(layout->keys.slot_bytes, 352);
+  EXPECT_EQ(layout->keys_offset, 256);
+  EXPECT_EQ(layout->keys.bytes_from, 96);  // the lanes, then the scales of the content
+  mla.code = KeyCode::kBFloat16;
   mla.name = "dsv4";
   layout = ResolveKeyLayout(mla, "layout");
   ASSERT_THAT(layout, IsOk());
   EXPECT_EQ(layout->keys.page_bytes, (N * 584 + 575) / 576 * 576);
   EXPECT_EQ(layout->keys.slot_bytes, 576);
   EXPECT_EQ(layout->keys_offset, 448);
+}
+
+// The cache is said to be FLOAT8, but its rotary lanes are not: as bytes they would become noise.
+TEST(KeyLayoutsTest, RotaryLanesOfMixedRowsHaveTheirOwnCode) {
+  for (const auto& [name, right] :
+       {std::pair("fp8-ds-mla", KeyCode::kBFloat16), std::pair("dsv4", KeyCode::kBFloat16),
+        std::pair("nvfp4-ds-mla", KeyCode::kFloat8E4M3)}) {
+    for (const KeyCode code : kKeyCodes) {
+      KeyLayout layout = Sized(name);
+      layout.heads = 1, layout.head_dim = 64, layout.code = code;
+      if (code == right) {
+        EXPECT_THAT(ResolveKeyLayout(layout, "layout"), IsOk()) << name;
+      } else {
+        EXPECT_FALSE(ResolveKeyLayout(layout, "layout").ok()) << name << " " << Name(code);
+      }
+    }
+  }
+  KeyLayout layout = Sized("fp8-ds-mla");
+  layout.heads = 1, layout.head_dim = 64, layout.code = KeyCode::kFloat8E4M3;
+  EXPECT_THAT(ResolveKeyLayout(layout, "layout"),
+              StatusIs(kInvalid, HasSubstr("layout.code: FLOAT8_E4M3; must be BFLOAT16")));
 }
 
 TEST(KeyLayoutsTest, ScalesPerTokenAndHeadLieBehindEachHalf) {
