@@ -16,6 +16,7 @@
 #include "kernels/request/move_specs.h"
 #include "kernels/request/move_tokens.h"
 #include "kernels/request/slot_positions.h"
+#include "kernels/spec/names.h"
 
 namespace phasor {
 namespace {
@@ -152,6 +153,15 @@ class Preparer {
       return Invalid(layout, ".head_dim: ", form.head_dim, "; must be that of ", path, "'s spec (",
                      plan.spec.head_dim, "); a row that holds more has lanes_offset and row_bytes");
     }
+    const Pairing out = plan.spec.pairing_out;
+    if (layouts_[static_cast<size_t>(layer.layout)].latent && out != plan.spec.pairing) {
+      // Only transformers writes pairs to other lanes, and it has no such rows.
+      return Invalid(layout, ".name: ", request_.layouts[static_cast<size_t>(layer.layout)].name,
+                     ", whose engines leave pairs where they are, but ", path, "'s spec reads ",
+                     Name(plan.spec.pairing), " and stores ", Name(out),
+                     "; must store what it reads: set the spec's pairing, INTERLEAVED for vLLM, "
+                     "SGLang and TensorRT-LLM");
+    }
     if (plan.heads > 1 && plan.heads != form.heads) {
       return Invalid(layout, ".heads: ", form.heads, "; must be the spec's frequency_heads (",
                      plan.heads, ")");
@@ -164,7 +174,9 @@ class Preparer {
       const KeyLayer& layer = request_.layers[i];
       const std::string path = LayerPath(i);
       const LayerTurn& turn = turns_[i];
-      if (turn.plan != nullptr) PHASOR_RETURN_IF_ERROR(CheckRows(layer, *turn.plan, path));
+      for (const Plan* const plan : {turn.plan, turn.from_plan}) {
+        if (plan != nullptr) PHASOR_RETURN_IF_ERROR(CheckRows(layer, *plan, path));
+      }
       const auto from = static_cast<size_t>(layer.layout);
       const auto to = static_cast<size_t>(layer.to_layout.value_or(layer.layout));
       if (!SameRows(out_.forms[from], out_.forms[to])) {

@@ -106,6 +106,33 @@ TEST(MoveKeysTest, LayersInsideAPageDoNotOverlap) {
   EXPECT_THAT(Prepare(request), StatusIs(kInvalid, HasSubstr("rows overlap")));
 }
 
+// transformers stores DeepSeek's pairs as halves, the engines with rows of MLA as neighbours. Which
+// one a row has cannot be seen, so the spec of transformers must say it.
+TEST(MoveKeysTest, RowsOfMlaStorePairsWhereTheyWereRead) {
+  MoveRequest request = Valid();
+  request.layouts[0].name = "mla-576";
+  request.layouts[0].heads = 1;
+  request.pools = {2 * 32 * 1152};
+  request.layers[1].place.offset_bytes = 32 * 1152;
+  const Spec deepseek = {.config_json = R"({"model_type": "deepseek_v3"})", .head_dim = 64};
+  request.specs[0].spec = deepseek;
+  EXPECT_THAT(Prepare(request),
+              StatusIs(kInvalid, HasSubstr("item.layouts[0].name: mla-576, whose engines leave "
+                                           "pairs where they are, but item.layers[0]'s spec reads "
+                                           "INTERLEAVED and stores HALF_SPLIT; must")));
+  request.specs[0].from_spec = request.specs[0].spec;
+  for (const Pairing pairing : {Pairing::kInterleaved, Pairing::kHalfSplit}) {
+    request.specs[0].spec.pairing = pairing;
+    EXPECT_THAT(Prepare(request), StatusIs(kInvalid, HasSubstr("item.layouts[0].name")));
+    MoveRequest said = request;
+    said.specs[0].from_spec->pairing = pairing;
+    EXPECT_THAT(Prepare(said), IsOk());
+  }
+  request = Valid();  // rows of heads are those of transformers, too
+  request.specs[0].spec = deepseek;
+  EXPECT_THAT(Prepare(request), IsOk());
+}
+
 TEST(MoveKeysTest, WrongMovesAreRefusedWithTheirField) {
   ExpectRefused("item.pools: 0 entries", [](auto& r) { r.pools.clear(); });
   ExpectRefused("item.pools[0]: 0 bytes", [](auto& r) { r.pools[0] = 0; });
