@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/request/move_specs.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/request/rotary_spec.h"
+#include "kernels/spec/config_json.h"
+#include "kernels/spec/config_section.h"
 #include "kernels/spec/model_layers.h"
 
 namespace phasor {
@@ -24,6 +29,30 @@ absl::Status CheckKeySpec(const ResolvedSpec& spec, std::string_view path) {
                    ".precision: PARITY, no upstream turns keys by a difference; must be EXACT");
   }
   return absl::OkStatus();
+}
+
+// Models that norm keys after they turn, with a weight for every lane. The weights of the two lanes
+// of a pair differ, so that no rotation leads from one cached key to another.
+constexpr std::string_view kNormTurnedKeys[] = {"hunyuan_v1_dense", "hunyuan_v1_moe"};
+
+absl::Status CheckModel(const Spec& spec, std::string_view path) {
+  const auto named = [&](std::string_view type) {
+    return spec.config_json.find(type) != std::string::npos;
+  };
+  // Most files are not parsed a second time.
+  if (std::none_of(std::begin(kNormTurnedKeys), std::end(kNormTurnedKeys), named)) {
+    return absl::OkStatus();
+  }
+  PHASOR_ASSIGN_OR_RETURN(const Json root, ParseConfigJson(spec, path));
+  PHASOR_ASSIGN_OR_RETURN(const ConfigSection section, ChooseSection(root, spec, path));
+  const std::string& type = section.model().model_type;
+  if (std::find(std::begin(kNormTurnedKeys), std::end(kNormTurnedKeys), type) ==
+      std::end(kNormTurnedKeys)) {
+    return absl::OkStatus();
+  }
+  return Invalid(path, ".config_json.model_type: ", type,
+                 ", which norms keys after they turn, with a weight for every lane; must be a "
+                 "model whose cached keys are rotated last: compute these keys again");
 }
 
 absl::Status CheckPin(std::string_view pin, std::string_view fingerprint, std::string_view path) {
@@ -138,9 +167,13 @@ class SpecUser {
   }
 
   absl::StatusOr<Rotations> RotationsOf(const Spec& spec, const std::string& path) const {
-    if (Numbered(users_[0]) && !spec.config_json.empty()) return Rotations::OfModel(spec, path);
     const auto layout = static_cast<size_t>(request_.layers[users_[0]].layout);
-    return Rotations::OfSpec(spec, request_.layouts[layout].head_dim, path);
+    const bool of_model = Numbered(users_[0]) && !spec.config_json.empty();
+    PHASOR_ASSIGN_OR_RETURN(
+        Rotations out, of_model ? Rotations::OfModel(spec, path)
+                                : Rotations::OfSpec(spec, request_.layouts[layout].head_dim, path));
+    PHASOR_RETURN_IF_ERROR(CheckModel(spec, path));
+    return out;
   }
 
   // Sets how layer `i` turns.

@@ -109,6 +109,26 @@ TEST(MoveSpecsTest, FromSpecIsOfTheSameLayerOrOfAllThatRotate) {
   RefusesSpecs(request, "item.layers[3].model_layer: 3 rotates in from_spec only; must in both");
 }
 
+// HunYuan: the cached key is a norm of the rotated one, lane by lane.
+TEST(MoveSpecsTest, KeysThatAreNormedAfterTheyTurnDoNotMove) {
+  for (const std::string type : {"hunyuan_v1_dense", "hunyuan_v1_moe"}) {
+    const std::string config = R"({"model_type": ")" + type + R"(", "num_hidden_layers": 2,
+        "head_dim": 64})";
+    MoveRequest request = OfModel(config, 2);
+    RefusesSpecs(request, "item.specs[0].spec.config_json.model_type: " + type + ", which norms");
+    for (KeyLayer& layer : request.layers) layer.model_layer.reset();
+    RefusesSpecs(request, "item.specs[0].spec.config_json.model_type: " + type + ", which norms");
+    request.specs[0].from_spec = request.specs[0].spec;
+    request.specs[0].spec = {.preset = "rope-half-split", .head_dim = 64};
+    RefusesSpecs(request, "item.specs[0].from_spec.config_json.model_type: " + type);
+  }
+  // The name of a type elsewhere in a file says nothing.
+  MoveRequest request = OfModel(R"({"model_type": "llama", "num_hidden_layers": 1, "head_dim": 64,
+      "_name_or_path": "not-hunyuan_v1_dense"})",
+                                1);
+  EXPECT_THAT(SpecsOfMove(request), IsOk());
+}
+
 TEST(MoveSpecsTest, WhatDoesNotFitIsRefusedWithItsField) {
   MoveRequest request = OfModel(kGemma3, 2);
   request.layers[1].model_layer = 8;
