@@ -18,6 +18,13 @@ def spec_of(config, layer, **fields):
         raise
 
 
+def rotated_lanes(layer, config):
+    """The name of the tensor of a layer that a move turns. Attention with latents (DeepSeek V3 and its relatives) keeps
+    those as keys, which have no position, and in place of values the rotated lanes that all heads share."""
+    latents = getattr(config, "kv_lora_rank", None)
+    return "values" if (layer.keys.shape[-1], layer.values.shape[-1]) == (latents, getattr(config, "qk_rope_head_dim", None)) else "keys"
+
+
 def move(cache, config, first, to, *, was=None, **fields):
     """Moves all keys of `cache`, the first of which is at position `first`, so that it is at position `to`.
 
@@ -26,20 +33,23 @@ def move(cache, config, first, to, *, was=None, **fields):
     cache crosses the original length of LongRoPE."""
     pools, layouts, layers, groups, specs = [], [], [], [], {}
     for index, layer in enumerate(cache.layers):
-        spec = spec_of(config, index, **fields)
+        name = rotated_lanes(layer, config)
+        width = {"head_dim": config.qk_rope_head_dim} if name == "values" else {}
+        spec = spec_of(config, index, **width | fields)
         if spec is None:
             continue
-        layer.keys = layer.keys.contiguous()
-        batch, heads, tokens, lanes = layer.keys.shape  # a page per sequence of the batch
-        code = str(layer.keys.dtype).removeprefix("torch.")
+        stored = getattr(layer, name).contiguous()
+        setattr(layer, name, stored)
+        batch, heads, tokens, lanes = stored.shape  # a page per sequence of the batch
+        code = str(stored.dtype).removeprefix("torch.")
         layouts.append(phasor.KeyLayout("hnd", code, pages=batch, page_size=tokens, heads=heads, head_dim=lanes))
         # A sliding layer has dropped its first tokens.
         dropped = cache.get_seq_length(index) - tokens
         runs = [phasor.KeyRun(block_table=[page], count=tokens, from_=first + dropped, to=to + dropped) for page in range(batch)]
         groups.append(phasor.KeyGroup(runs))
         number = list(specs).index(spec.fingerprint) if spec.fingerprint in specs else len(specs)
-        specs.setdefault(spec.fingerprint, phasor.KeySpec(spec, from_spec=None if was is None else spec_of(config, index, **was)))
+        specs.setdefault(spec.fingerprint, phasor.KeySpec(spec, from_spec=None if was is None else spec_of(config, index, **width | was)))
         place = phasor.KeyPlace(pool=len(pools))
         layers.append(phasor.KeyLayer(layout=len(pools), spec=number, group=len(pools), place=place, copy_values=False))
-        pools.append(layer.keys)
+        pools.append(stored)
     return phasor.move_paged(pools, layouts=layouts, specs=list(specs.values()), layers=layers, groups=groups, mode="move")
