@@ -23,7 +23,12 @@ constexpr NamedKeyLayout kLayouts[] = {
     {.name = "vllm-blnhc", .order = "BLNHP", .users = "vLLM 0.26 and later"},
     {.name = "vllm-blhnc", .order = "BLHNP", .users = "vLLM 0.26 and later"},
     {.name = "vllm-bhlnc", .order = "BHLNP", .users = "vLLM 0.26 and later"},
-    {.name = "vllm-per-token-head", .order = "BNHS", .users = "vLLM int8 and fp8_per_token_head"},
+    {.name = "vllm-per-token-head",
+     .order = "BNHS",
+     .users = "vLLM int8 and fp8_per_token_head (LBNHC)"},
+    {.name = "vllm-per-token-head-hnd",
+     .order = "BHNS",
+     .users = "vLLM int8 and fp8_per_token_head (LBHNC)"},
     {.name = "vllm-cpu-vec",
      .order = "BH2DN",
      .values = "BH2ND",
@@ -206,8 +211,9 @@ absl::Status CheckCode(const KeyLayout& layout, const NamedKeyLayout& named, con
     return Invalid(path, ".scales: not set; must be given for INT8");
   }
   if (form.scaled_rows && !byte_code) {
-    return Invalid(path, named.name == "vllm-per-token-head" ? ".code: " : ".scales: set for ",
-                   code, "; must be only with FLOAT8 and INT8");
+    const bool inside = named.order.find('S') != std::string_view::npos;
+    return Invalid(path, inside ? ".code: " : ".scales: set for ", code,
+                   "; must be only with FLOAT8 and INT8");
   }
   if (!layout.scale.has_value()) return absl::OkStatus();
   if (!byte_code || form.scaled_rows) {

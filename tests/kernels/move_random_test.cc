@@ -131,7 +131,7 @@ class RandomMove {
     layout.head_dim = head_dim_;
     layout.layers = OneIn(4) ? 2 : 1;
     if (OneIn(4) && IsBlockCode(layout.code)) layout.hadamard = 32;
-    const bool inside = layout.name == "vllm-per-token-head";
+    const bool inside = layout.name.starts_with("vllm-per-token-head");
     if (layout.code == KeyCode::kInt8 && !inside) {
       layout.scales =
           KeyScales{.offset = 100000, .page_bytes = 64, .slot_bytes = 16, .head_bytes = 4};

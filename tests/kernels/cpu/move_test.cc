@@ -43,7 +43,7 @@ KeyLayout LayoutOf(KeyCode code, std::string_view name = "nhd", int64_t head_dim
                    .page_size = 4,
                    .heads = 3,
                    .head_dim = head_dim};
-  if (name == "vllm-per-token-head") return layout;
+  if (name.starts_with("vllm-per-token-head")) return layout;
   if (code == KeyCode::kInt8) {
     layout.row_bytes = head_dim + 4;  // each row with its scale behind it
     layout.head_bytes = head_dim + 4;

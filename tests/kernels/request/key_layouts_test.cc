@@ -171,6 +171,15 @@ TEST(KeyLayoutsTest, ScalesPerTokenAndHeadLieBehindEachHalf) {
   EXPECT_EQ(layout->keys.page_bytes, N * H * 2 * (D + 4));
   EXPECT_EQ(layout->keys.scales.offset, D);
   EXPECT_EQ(layout->values_offset, D + 4);
+  scaled.name = "vllm-per-token-head-hnd";
+  const auto heads = ResolveKeyLayout(scaled, "layout");
+  ASSERT_THAT(heads, IsOk());
+  EXPECT_EQ(heads->keys.slot_bytes, 2 * (D + 4));
+  EXPECT_EQ(heads->keys.head_bytes, N * 2 * (D + 4));
+  EXPECT_EQ(heads->keys.page_bytes, N * H * 2 * (D + 4));
+  EXPECT_EQ(heads->keys.scales.offset, D);
+  EXPECT_EQ(heads->keys.scales.head_bytes, N * 2 * (D + 4));
+  EXPECT_EQ(heads->values_offset, D + 4);
 }
 
 TEST(KeyLayoutsTest, BlocksMakeShorterRows) {
