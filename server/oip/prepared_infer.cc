@@ -266,14 +266,16 @@ absl::Status CheckResponseSize(const PreparedInfer& prepared, int64_t limit) {
 }  // namespace
 
 absl::StatusOr<ModelRef> FindVersion(const ModelSet& models, const std::string& name,
-                                     const std::string& version) {
+                                     const std::string& version, const ModelPaths& paths) {
   const bool number = std::all_of(version.begin(), version.end(), absl::ascii_isdigit);
-  if (!number) return Invalid("model_version: '", Shown(version), "'; must be a number or empty");
+  if (!number) {
+    return Invalid(paths.version, ": '", Shown(version), "'; must be a number or empty");
+  }
   ModelRef model = models.Find(name);
   if (model != nullptr && (version.empty() || version == kModelVersion)) return model;
   const std::string asked = model == nullptr ? "" : StrCat(" version ", Shown(version));
   const std::string nearest = model == nullptr ? DidYouMean(name, models.NamesNear(name)) : ",";
-  return absl::NotFoundError(StrCat("model_name: Request for unknown model: '", Shown(name), "'",
+  return absl::NotFoundError(StrCat(paths.name, ": Request for unknown model: '", Shown(name), "'",
                                     asked, " is not found", nearest,
                                     " RepositoryIndex lists them all"));
 }
@@ -283,7 +285,8 @@ absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& r
                                            const PrepareContext& context) {
   PreparedInfer out;
   PHASOR_ASSIGN_OR_RETURN(
-      out.model, FindVersion(*context.models, request.model_name(), request.model_version()));
+      out.model, FindVersion(*context.models, request.model_name(), request.model_version(),
+                             {"model_name", "model_version"}));
   out.id = request.id();
   PHASOR_ASSIGN_OR_RETURN(const InferOptions options,
                           ReadOptions(*out.model, request.parameters()));

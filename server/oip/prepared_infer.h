@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,10 +50,17 @@ struct PreparedInfer {
   int64_t server_bytes = 0;  // of the server's own memory, besides the message
 };
 
+// The fields of a request that name its model. Those of ModelInfer are model_name and
+// model_version.
+struct ModelPaths {
+  std::string_view name = "name";
+  std::string_view version = "version";
+};
+
 // The model of that name and version. NOT_FOUND: there is none. INVALID_ARGUMENT: the version is
 // not a number.
 absl::StatusOr<ModelRef> FindVersion(const ModelSet& models, const std::string& name,
-                                     const std::string& version);
+                                     const std::string& version, const ModelPaths& paths = {});
 
 // Checks everything but the values of positions and slots. NOT_FOUND: model, region or table.
 // INVALID_ARGUMENT, OUT_OF_RANGE and others: as PrepareEncode, PrepareRope and PrepareBias.

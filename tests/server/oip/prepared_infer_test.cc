@@ -188,7 +188,7 @@ TEST_F(PreparedInferTest, ModelsHaveOneVersion) {
   EXPECT_THAT(FindVersion(PresetSet(), "transformer", "2"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("version 2 is not found")));
   EXPECT_THAT(FindVersion(PresetSet(), "transformer", "one"),
-              StatusIs(kInvalid, HasSubstr("model_version")));
+              StatusIs(kInvalid, StartsWith("version: 'one'")));
   EXPECT_THAT(FindVersion(PresetSet(), "bert", ""),
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("Request for unknown model: 'bert' is not found; Repository")));

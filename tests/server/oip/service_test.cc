@@ -20,6 +20,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 using Code = grpc::StatusCode;
 
 class InferenceServiceTest : public ::testing::Test {
@@ -68,7 +69,7 @@ TEST_F(InferenceServiceTest, AnUnknownModelIsNotReadyAndOtherwiseNotFound) {
   metadata.set_name("bert");
   const grpc::Status status = Call(&S::ModelMetadata, metadata, &metadata_response);
   EXPECT_EQ(status.error_code(), Code::NOT_FOUND);
-  EXPECT_THAT(status.error_message(), HasSubstr("Request for unknown model: 'bert'"));
+  EXPECT_THAT(status.error_message(), StartsWith("name: Request for unknown model: 'bert'"));
   inference::ModelConfigRequest config;
   inference::ModelConfigResponse config_response;
   config.set_name("bert");
