@@ -11,7 +11,7 @@ namespace phasor::rpc {
 namespace {
 
 constexpr memory::DeviceRegion::Paths kPaths{"region.cuda_ipc.handle", "region.size_bytes",
-                                             "region.cuda_ipc.device_uuid"};
+                                             "region.cuda_ipc.device_uuid", "region.name"};
 
 }  // namespace
 

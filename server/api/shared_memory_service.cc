@@ -33,7 +33,8 @@ absl::Status Register(const v1::Region& region, const memory::RegionCaller& call
       return regions.Register(region.name(),
                               {region.posix().key(), region.posix().offset_bytes(),
                                region.size_bytes(), region.read_only()},
-                              caller, terms, {"region.posix.key", "region.size_bytes"});
+                              caller, terms,
+                              {"region.posix.key", "region.size_bytes", "region.name"});
     case v1::Region::kCudaIpc:
       return RegisterDeviceRegion(region, caller, terms, devices);
     case v1::Region::BACKING_NOT_SET:

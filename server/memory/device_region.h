@@ -41,6 +41,7 @@ class DeviceRegion {
     std::string_view handle = "handle";
     std::string_view bytes = "byte_size";
     std::string_view uuid = "device_uuid";
+    std::string_view name = "name";  // DeviceRegionStore::Register reads it
   };
   static absl::StatusOr<std::shared_ptr<DeviceRegion>> Open(DevicePlace place,
                                                             const DeviceList& devices,

@@ -46,7 +46,7 @@ absl::Status DeviceRegionStore::Register(const std::string& name, DevicePlace pl
         "shared memory: this server uses no device; start it with --backend=cuda or use memory of "
         "the host");
   }
-  PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name));
+  PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name, paths.name));
   std::vector<HeldRef> lost;  // closed after the lock is released
   {
     MutexLock lock(&mu_);

@@ -38,6 +38,7 @@ class Region {
   struct Paths {
     std::string_view key = "key";
     std::string_view bytes = "byte_size";
+    std::string_view name = "name";  // RegionStore::Register reads it
   };
   static absl::StatusOr<std::shared_ptr<const Region>> Open(RegionPlace place, const Paths& paths);
   ~Region();

@@ -6,21 +6,22 @@
 
 namespace phasor::memory {
 
-absl::StatusOr<RegionNames::Name> RegionNames::Take(const std::string& name) {
+absl::StatusOr<RegionNames::Name> RegionNames::Take(const std::string& name,
+                                                    std::string_view path) {
   if (name.empty() || name.size() > kMaxRegionNameBytes) {
     return absl::InvalidArgumentError(
-        StrCat("name: ", name.size(), " bytes; must be 1 to ", kMaxRegionNameBytes));
+        StrCat(path, ": ", name.size(), " bytes; must be 1 to ", kMaxRegionNameBytes));
   }
   const bool full = Full();
   for (const auto& [store, give_back] : before_taking_) give_back(full);
   MutexLock lock(&mu_);
   if (taken_.contains(name)) {
-    return absl::AlreadyExistsError(
-        StrCat("name: shared memory region '", name, "' already in manager; must be a free name"));
+    return absl::AlreadyExistsError(StrCat(path, ": shared memory region '", name,
+                                           "' already in manager; must be a free name"));
   }
   if (taken_.size() >= max_names_) {
     return absl::ResourceExhaustedError(
-        StrCat("name: too many regions; must be at most ", max_names_));
+        StrCat(path, ": too many regions; must be at most ", max_names_));
   }
   taken_.insert(name);
   return Name(shared_from_this(), name);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -42,8 +43,9 @@ class RegionNames : public std::enable_shared_from_this<RegionNames> {
   };
 
   // Reserves a name. INVALID_ARGUMENT: empty or too long. ALREADY_EXISTS: in use.
-  // RESOURCE_EXHAUSTED: there are too many names of all owners together.
-  absl::StatusOr<Name> Take(const std::string& name);
+  // RESOURCE_EXHAUSTED: there are too many names of all owners together. `path` is the name's field
+  // in the request.
+  absl::StatusOr<Name> Take(const std::string& name, std::string_view path = "name");
 
   // Sets a function of `store` that is called before a name is reserved. It frees the names of
   // expired regions and, if all names are taken (`full`), of those that only departed callers used.

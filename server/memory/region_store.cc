@@ -43,7 +43,7 @@ absl::Status RegionStore::Register(const std::string& name, RegionPlace place,
                                    const RegionCaller& caller, const RegionTerms& terms,
                                    const Region::Paths& paths) {
   PHASOR_RETURN_IF_ERROR(CheckMayShare(options_.enabled, caller));
-  PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name));
+  PHASOR_ASSIGN_OR_RETURN(RegionNames::Name taken, options_.names->Take(name, paths.name));
   PHASOR_ASSIGN_OR_RETURN(auto region, Region::Open(std::move(place), paths));
   PHASOR_ASSIGN_OR_RETURN(OwnerQuotas::Share share,
                           quotas_->Take(caller.owner(), region->place().bytes, caller.max_regions));

@@ -129,9 +129,9 @@ TEST_F(SharedMemoryServiceTest, WhatIsWrongIsSaid) {
          r.mutable_cuda_ipc()->set_device_uuid("GPU-1");
        },
        Code::FAILED_PRECONDITION, "this server uses no device"},
-      {[](v1::Region& r) { r.clear_name(); }, Code::INVALID_ARGUMENT, "name: 0 bytes"},
+      {[](v1::Region& r) { r.clear_name(); }, Code::INVALID_ARGUMENT, "region.name: 0 bytes"},
       {[](v1::Region& r) { r.set_name(std::string(256, 'n')); }, Code::INVALID_ARGUMENT,
-       "name: 256 bytes; must be 1 to 255"},
+       "region.name: 256 bytes; must be 1 to 255"},
       {[](v1::Region& r) { r.set_ttl_ms(-1); }, Code::INVALID_ARGUMENT, "region.ttl_ms: -1"},
       {[](v1::Region& r) { r.set_ttl_ms(3600001); }, Code::INVALID_ARGUMENT,
        "region.ttl_ms: 3600001; must be 1 to 3600000"},
