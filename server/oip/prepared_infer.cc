@@ -250,7 +250,7 @@ absl::Status Bind(const memory::CallerMemory& memory, PreparedInfer* out) {
 }
 
 absl::Status CheckResponseSize(const PreparedInfer& prepared, int64_t limit) {
-  int64_t room = limit;
+  int64_t room = limit - static_cast<int64_t>(prepared.id.size());  // the response repeats it
   for (const OutputTensor& output : prepared.outputs) {
     const int64_t bytes = output.range.in_message() ? output.bytes : 0;
     if (kOutputHeaderBytes > room || bytes > room - kOutputHeaderBytes) {

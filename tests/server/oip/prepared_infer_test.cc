@@ -153,6 +153,10 @@ TEST_F(PreparedInferTest, AnAnswerLargerThanAMessageIsRefused) {
   EXPECT_THAT(Prepare(EncodeAt({1})), IsOk());
   EXPECT_THAT(Prepare(EncodeAt({1, 2, 3, 4, 5, 6, 7})),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 700 bytes")));
+  inference::ModelInferRequest long_id = EncodeAt({1});
+  long_id.set_id(std::string(200, 'i'));
+  EXPECT_THAT(Prepare(long_id),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 700 bytes")));
 }
 
 TEST_F(PreparedInferTest, TensorsAreInsideTheirRegion) {
