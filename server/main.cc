@@ -22,6 +22,7 @@
 #include "server/grpc/grpc_server.h"
 #include "server/net/systemd.h"
 #include "server/server.h"
+#include "server/trace/trace_options.h"
 
 namespace phasor {
 namespace {
@@ -153,7 +154,6 @@ void AddOtelVariables(ServerOptions* options) {
 }
 
 int Run(const std::vector<std::string>& arguments, ServerOptions options) {
-  AddOtelVariables(&options);
   options.passed_sockets = PassedDescriptors(Environment("LISTEN_PID"), Environment("LISTEN_FDS"));
   options.notify_socket = Environment("NOTIFY_SOCKET").value_or("");
   SetLogLevel(LogLevelOf(options.log_level));
@@ -198,8 +198,13 @@ int Main(const std::vector<std::string>& arguments) {
   NameMissingThreads();
   ChooseLockOrderChecks();
   LimitHeaps(UsableCores());
-  const absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
+  absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
   if (!command.ok()) return Complain(command.status(), kExitBadOptions);
+  AddOtelVariables(&command->options);
+  if (command->reads_options) {
+    const auto trace = trace::ParseTraceOptions(command->options.otel_variables);
+    if (!trace.ok()) return Complain(trace.status(), kExitBadOptions);
+  }
   if (command->print.empty()) return Run(arguments, command->options);
   for (const std::string& complaint : SuspectVariables(EnvironmentNames())) {
     std::fprintf(stderr, "phasor-server: %s\n", complaint.c_str());

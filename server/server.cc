@@ -453,8 +453,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       std::unique_ptr<Backend> backend) {
   PHASOR_RETURN_IF_ERROR(options.Validate());
-  PHASOR_ASSIGN_OR_RETURN(const trace::TraceOptions trace,
+  PHASOR_ASSIGN_OR_RETURN(trace::TraceOptions trace,
                           trace::ParseTraceOptions(options.otel_variables));
+  PHASOR_RETURN_IF_ERROR(trace::ReadAuthorities(&trace));
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<ServerSecurity> security,
                           ServerSecurity::Load(options, ServiceNames()));
   PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,

@@ -161,6 +161,7 @@ absl::StatusOr<ServerCommand> ParseServerCommand(const std::vector<std::string>&
   PHASOR_ASSIGN_OR_RETURN(const Flags flags, ReadFlags(arguments));
   if (flags.help || flags.version) {
     command.print = flags.help ? ServerHelp() : Version();
+    command.reads_options = false;
     return command;
   }
   ConfigFile file;

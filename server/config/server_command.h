@@ -17,7 +17,8 @@ namespace phasor {
 // A command line of the server.
 struct ServerCommand {
   ServerOptions options;
-  std::string print;  // not empty: print it and exit (--help, --check-config, ...)
+  std::string print;          // not empty: print it and exit (--help, --check-config, ...)
+  bool reads_options = true;  // false: it asks for --help or --version only
 };
 
 // Returns the value of an environment variable; nullopt if it is not set.

@@ -4,7 +4,6 @@
 #include "server/trace/span_exporter.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -21,10 +20,7 @@ constexpr absl::Duration kStopTime = absl::Seconds(2);
 std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const TraceOptions& options) {
   if (!options.tls) return grpc::InsecureChannelCredentials();
   grpc::SslCredentialsOptions ssl;
-  if (!options.ca_file.empty()) {
-    std::ifstream file(options.ca_file, std::ios::binary);
-    ssl.pem_root_certs.assign(std::istreambuf_iterator<char>(file), {});
-  }
+  ssl.pem_root_certs = options.authorities;
   return grpc::SslCredentials(ssl);
 }
 

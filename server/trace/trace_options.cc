@@ -3,6 +3,9 @@
 // https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
 #include "server/trace/trace_options.h"
 
+#include <grpc/grpc.h>
+#include <grpc/slice.h>
+
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
@@ -13,11 +16,14 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "kernels/base/status_macros.h"
+#include "server/base/regular_file.h"
 
 namespace phasor::trace {
 namespace {
 
 constexpr char kDefaultPort[] = ":4317";
+constexpr char kHeaders[] = "OTEL_EXPORTER_OTLP_HEADERS";
+constexpr size_t kMaxCertificateBytes = 1 << 20;
 
 absl::Status Refuse(const std::string& name, const std::string& value,
                     const std::string& accepted) {
@@ -140,6 +146,25 @@ absl::Status ReadSampler(const Variables& variables, TraceOptions* options) {
   return Refuse("OTEL_TRACES_SAMPLER_ARG", ratio, "a number from 0 to 1");
 }
 
+// gRPC aborts the process when it is to send a header that it does not take. A value may be secret,
+// so the error does not show it.
+absl::Status CheckHeaders(const std::vector<std::pair<std::string, std::string>>& headers) {
+  const auto slice = [](const std::string& text) {
+    return grpc_slice_from_static_buffer(text.data(), text.size());
+  };
+  for (const auto& [key, value] : headers) {
+    if (grpc_header_key_is_legal(slice(key)) == 0) {
+      return Refuse(kHeaders, key, "keys of a-z, 0-9, '-', '_' and '.'");
+    }
+    if (absl::EndsWith(key, "-bin") || grpc_header_nonbin_value_is_legal(slice(value)) != 0) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        kHeaders, ": the value of '", key, "' is not accepted; use printable ASCII characters"));
+  }
+  return absl::OkStatus();
+}
+
 // OTEL_SERVICE_NAME wins over service.name of OTEL_RESOURCE_ATTRIBUTES.
 void ReadResource(const Variables& variables, TraceOptions* options) {
   options->resource = Pairs(variables.Get("OTEL_RESOURCE_ATTRIBUTES"));
@@ -165,6 +190,7 @@ absl::StatusOr<TraceOptions> ParseTraceOptions(const Environment& environment) {
   options.ca_file = variables.Exporter("CERTIFICATE");
   options.headers = Pairs(variables.Exporter("HEADERS"));
   for (auto& [key, value] : options.headers) absl::AsciiStrToLower(&key);
+  PHASOR_RETURN_IF_ERROR(CheckHeaders(options.headers));
   PHASOR_RETURN_IF_ERROR(variables.Milliseconds(
       "OTEL_EXPORTER_OTLP_TIMEOUT", variables.Exporter("TIMEOUT"), &options.export_timeout));
   PHASOR_RETURN_IF_ERROR(variables.Milliseconds("OTEL_BSP_SCHEDULE_DELAY",
@@ -175,6 +201,18 @@ absl::StatusOr<TraceOptions> ParseTraceOptions(const Environment& environment) {
       variables.Number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 1, &options.max_batch_spans));
   options.max_batch_spans = std::min(options.max_batch_spans, options.max_queue_spans);
   return options;
+}
+
+absl::Status ReadAuthorities(TraceOptions* options) {
+  if (!options->tls || options->ca_file.empty()) return absl::OkStatus();
+  absl::StatusOr<std::string> text = ReadRegularFile(options->ca_file, kMaxCertificateBytes);
+  if (!text.ok()) {
+    return absl::Status(text.status().code(),
+                        absl::StrCat("OTEL_EXPORTER_OTLP_CERTIFICATE: '", options->ca_file, "' ",
+                                     text.status().message()));
+  }
+  options->authorities = *std::move(text);
+  return absl::OkStatus();
 }
 
 }  // namespace phasor::trace

@@ -22,6 +22,7 @@ struct TraceOptions {
   std::string endpoint;                                       // "host:port"; empty: no tracing
   bool tls = false;                                           // to the collector
   std::string ca_file;                                        // PEM; empty: the system's
+  std::string authorities;                                    // what ca_file holds
   std::vector<std::pair<std::string, std::string>> headers;   // sent with every export
   absl::Duration export_timeout = absl::Seconds(10);          // of one export
   std::vector<std::pair<std::string, std::string>> resource;  // its attributes
@@ -36,6 +37,9 @@ struct TraceOptions {
 
 // INVALID_ARGUMENT "<variable>: <what is wrong>; <what to do>".
 absl::StatusOr<TraceOptions> ParseTraceOptions(const Environment& environment);
+
+// Reads ca_file, if TLS needs it. NOT_FOUND, INVALID_ARGUMENT, UNAVAILABLE: it cannot be read.
+absl::Status ReadAuthorities(TraceOptions* options);
 
 }  // namespace phasor::trace
 

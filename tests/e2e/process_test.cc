@@ -219,6 +219,21 @@ TEST(ServerProcessTest, CheckConfigExitsZeroOrTwoAndServesNothing) {
   EXPECT_EQ(typo.Wait(), 0);
 }
 
+TEST(ServerProcessTest, VariablesOfTracingAreCheckedToo) {
+  setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1", /*overwrite=*/1);
+  setenv("OTEL_TRACES_SAMPLER", "sometimes", /*overwrite=*/1);
+  Subprocess check(testing::ServerCommandLine({"--check-config"}));
+  Subprocess server(testing::ServerCommandLine({}));
+  Subprocess version(testing::ServerCommandLine({"--version"}));
+  unsetenv("OTEL_EXPORTER_OTLP_ENDPOINT");
+  unsetenv("OTEL_TRACES_SAMPLER");
+  for (Subprocess* const each : {&check, &server}) {
+    EXPECT_THAT(each->ReadAll(), HasSubstr("OTEL_TRACES_SAMPLER: 'sometimes' is not accepted"));
+    EXPECT_EQ(each->Wait(), 2);
+  }
+  EXPECT_EQ(version.Wait(), 0);
+}
+
 TEST(ServerProcessTest, FailureToStartExitsOneWithOneLine) {
   ServerProcess first;
   Subprocess second(testing::ServerCommandLine({"--listen=" + first.address()}));

@@ -5,7 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <string>
+
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace phasor::trace {
 namespace {
@@ -13,8 +17,10 @@ namespace {
 using ::phasor::testing::IsOk;
 using ::phasor::testing::kInvalid;
 using ::phasor::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
 
 constexpr char kEndpoint[] = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -111,6 +117,36 @@ TEST(TraceOptionsTest, WhatIsNotUnderstoodIsRefusedByName) {
                                  {"OTEL_TRACES_SAMPLER", "traceidratio"},
                                  {"OTEL_TRACES_SAMPLER_ARG", "2"}}),
               StatusIs(kInvalid, HasSubstr("OTEL_TRACES_SAMPLER_ARG: '2'")));
+}
+
+TEST(TraceOptionsTest, HeadersThatGrpcCannotSendAreRefusedAndTheirValuesNotShown) {
+  const auto parse = [](const char* headers) {
+    return ParseTraceOptions({{kEndpoint, "http://c:1"}, {"OTEL_EXPORTER_OTLP_HEADERS", headers}});
+  };
+  EXPECT_THAT(parse("api key=secret"),
+              StatusIs(kInvalid, HasSubstr("OTEL_EXPORTER_OTLP_HEADERS: 'api key' is not")));
+  EXPECT_THAT(parse("=secret"), StatusIs(kInvalid, HasSubstr("OTEL_EXPORTER_OTLP_HEADERS: ''")));
+  for (const char* value : {"key=secret%0A", "key=s%C3%A9cret"}) {
+    EXPECT_THAT(parse(value), StatusIs(kInvalid, AllOf(HasSubstr("the value of 'key' is not"),
+                                                       Not(HasSubstr("cret")))));
+  }
+  EXPECT_THAT(parse("key-bin=s%C3%A9cret,authorization=Basic%20YTpi"), IsOk());
+}
+
+TEST(TraceOptionsTest, TheAuthoritiesOfACollectorAreReadOnlyForTls) {
+  const testing::TempDir directory;
+  const std::string path = directory.path() + "/ca.pem";
+  const auto read = [&](const char* endpoint) {
+    TraceOptions options = Parse({{kEndpoint, endpoint}, {"OTEL_EXPORTER_OTLP_CERTIFICATE", path}});
+    const absl::Status status = ReadAuthorities(&options);
+    return status.ok() ? absl::StatusOr<std::string>(options.authorities) : status;
+  };
+  EXPECT_THAT(read("https://c:1"),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("OTEL_EXPORTER_OTLP_CERTIFICATE: '" + path + "' cannot be read")));
+  EXPECT_THAT(read("http://c:1"), IsOk());
+  std::ofstream(path) << "authorities";
+  EXPECT_EQ(read("https://c:1").value_or(""), "authorities");
 }
 
 }  // namespace
