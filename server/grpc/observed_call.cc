@@ -69,13 +69,24 @@ void ObservedCall::End(const grpc::Status& status) {
   // This is the last answer. Handlers must note the earlier ones, because gRPC 1.51 does not tell
   // interceptors when an answer was sent.
   if (call_.has_value()) call_->AnswerBegins(message_bytes_);
-  // A caller that has gone does not see the status.
-  const int code = context_.IsCancelled() ? grpc::StatusCode::CANCELLED : status.error_code();
   received_bytes_ = CallCounter::ReceivedBytes(context_);
   if (const CallContext* const own = CallContext::Of(&context_)) phases_ = own->phases;
   Report(
-      code, status.error_message(), [this] { return context_.peer(); },
+      CodeOf(status), status.error_message(), [this] { return context_.peer(); },
       [this] { return MetadataOf(context_, "traceparent"); });
+}
+
+// gRPC also calls a call cancelled that our limits have ended, or whose deadline has passed. Then
+// its caller sees that. A caller that has gone sees nothing.
+int ObservedCall::CodeOf(const grpc::Status& status) const {
+  if (!context_.IsCancelled()) return status.error_code();
+  if (call_.has_value() && !call_->refusal().ok()) {
+    return static_cast<int>(call_->refusal().code());
+  }
+  const gpr_timespec deadline = context_.raw_deadline();
+  const bool passed = gpr_time_cmp(deadline, gpr_now(deadline.clock_type)) <= 0;
+  const bool late = passed || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  return late ? grpc::StatusCode::DEADLINE_EXCEEDED : grpc::StatusCode::CANCELLED;
 }
 
 void ObservedCall::Report(int code, const std::string& message,

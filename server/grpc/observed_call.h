@@ -44,6 +44,8 @@ class ObservedCall {
   void End(const grpc::Status& status);
 
  private:
+  // The code with which the call ended, if its handler ends it with `status`.
+  int CodeOf(const grpc::Status& status) const;
   void Report(int code, const std::string& message, absl::FunctionRef<std::string()> peer,
               absl::FunctionRef<std::string()> traceparent);
 

@@ -7,12 +7,15 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "server/grpc/access.h"
@@ -37,12 +40,17 @@ class FinishingService final : public Health::WithRawCallbackMethod_Check<Health
   grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context, const grpc::ByteBuffer*,
                                   grpc::ByteBuffer* response) override {
     if (auto* const refused = RefusedReactor(context)) return refused;
+    if (waits_for_end) {
+      EXPECT_TRUE(testing::Eventually([context] { return context->IsCancelled(); }));
+    }
     const grpc::Slice slice("answer");
     *response = grpc::ByteBuffer(&slice, 1);
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     FinishCall(context, reactor, status_, response->Length());
     return reactor;
   }
+
+  std::atomic<bool> waits_for_end = false;  // answers when the call has ended without it
 
  private:
   const absl::Status& status_;
@@ -137,9 +145,10 @@ class CallInterceptorTest : public ::testing::TestWithParam<bool> {
     server_ = builder.BuildAndStart();
   }
 
-  grpc::Status Call(const std::string& trace) {
+  grpc::Status Call(const std::string& trace, absl::Duration time = absl::Minutes(1)) {
     grpc::GenericStub stub(server_->InProcessChannel({}));
     grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + time));
     context.AddMetadata("traceparent", trace);
     return testing::CallEmpty(stub, kMethod, &context);
   }
@@ -186,8 +195,19 @@ TEST_P(CallInterceptorTest, ErrorsAreReportedWithoutBytes) {
 TEST_P(CallInterceptorTest, RefusedCallsAreReportedOnce) {
   EXPECT_EQ(Call(std::string(1000, 'x')).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_TRUE(testing::Eventually([this] { return reports_.lines().size() == 2; }));
+  EXPECT_THAT(reports_.lines()[1], HasSubstr(" RESOURCE_EXHAUSTED metadata: "));
   EXPECT_TRUE(Call("a").ok());
   EXPECT_EQ(reports_.lines().size(), 4u);
+}
+
+TEST_P(CallInterceptorTest, CallsWhoseDeadlinePassesAreReportedAsTheirCallersSeeThem) {
+  service_.waits_for_end = true;
+  const absl::Duration time = absl::Milliseconds(20);
+  EXPECT_EQ(Call("a", time).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  status_ = absl::DeadlineExceededError("deadline: passed");
+  EXPECT_EQ(Call("a", time).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_TRUE(testing::Eventually([this] { return reports_.lines().size() == 4; }));
+  EXPECT_THAT(reports_.lines()[3], HasSubstr(" DEADLINE_EXCEEDED deadline: passed "));
 }
 
 TEST_P(CallInterceptorTest, StreamsAreReported) {
@@ -215,6 +235,7 @@ TEST_P(CallInterceptorTest, CancelledStreamsAreReportedOnce) {
 TEST_P(CallInterceptorTest, RefusedStreamsAreReportedOnce) {
   EXPECT_EQ(Stream(std::string(1000, 'x')).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_TRUE(testing::Eventually([this] { return reports_.lines().size() == 3; }));
+  EXPECT_THAT(reports_.lines()[2], HasSubstr(" RESOURCE_EXHAUSTED metadata: "));
   EXPECT_TRUE(Stream("a").ok());
   EXPECT_EQ(reports_.lines().size(), 7u);
 }
