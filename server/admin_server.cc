@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/steady_time.h"
 #include "server/grpc/grpc_server.h"
@@ -61,13 +63,18 @@ class GrpcAdminServer final : public AdminServer {
 
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(
     const ServerOptions& options, const std::vector<std::string>& services) {
-  PHASOR_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
-                          Listener::Bind({.addresses = options.admin_listen,
-                                          .max_connections = kMaxConnections,
-                                          .max_connections_per_peer = kMaxConnections,
-                                          .closes_oldest = true,
-                                          .access = {options.socket_mode, options.socket_group}}));
-  auto server = std::make_unique<GrpcAdminServer>(std::move(listener), services);
+  absl::StatusOr<std::unique_ptr<Listener>> listener =
+      Listener::Bind({.addresses = options.admin_listen,
+                      .max_connections = kMaxConnections,
+                      .max_connections_per_peer = kMaxConnections,
+                      .closes_oldest = true,
+                      .access = {options.socket_mode, options.socket_group}});
+  if (!listener.ok()) {  // the message may begin with "listen: ...", which is another option
+    const absl::string_view why = listener.status().message();
+    const bool other = absl::StartsWith(why, "listen: ");
+    return absl::Status(listener.status().code(), absl::StrCat(other ? "admin-" : "", why));
+  }
+  auto server = std::make_unique<GrpcAdminServer>(*std::move(listener), services);
   PHASOR_RETURN_IF_ERROR(server->Start(options));
   return server;
 }

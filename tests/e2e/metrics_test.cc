@@ -39,6 +39,7 @@ using ::testing::HasSubstr;
 using testing::NewChannel;
 using ::testing::Not;
 using testing::StartServer;
+using ::testing::StartsWith;
 using testing::TestContext;
 using testing::TestOptions;
 using v1::PositionEmbeddingService;
@@ -337,6 +338,13 @@ TEST_F(MetricsTest, AnAddressInUseIsToldAtStart) {
   const auto second = Server::Start(options);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(second.status().message(), HasSubstr("metrics-listen: cannot listen on 127.0.0.1:"));
+
+  options.metrics_listen.clear();
+  options.admin_listen = server_->admin_listeners();
+  const auto third = Server::Start(options);
+  EXPECT_EQ(third.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(third.status().message()),
+              StartsWith("admin-listen: cannot listen on 127.0.0.1:"));
 }
 
 TEST_F(MetricsTest, TheAdminListenerTellsHealthAndNothingElse) {
