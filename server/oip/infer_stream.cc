@@ -101,14 +101,18 @@ class InferStreams::Stream final : public InferStreamReactor,
 
   void Answer(InferAnswer answer) {
     absl::MutexLock lock(mu_.get());
-    if (!answer.status.ok() && grpc_errors_) return End(answer.status);
+    const bool ends = !answer.status.ok() && grpc_errors_;
     quota_permit_ = std::move(answer.quota_permit);
-    response_ =
-        answer.status.ok() ? std::move(answer.response) : MakeStreamError(answer.status, answer.id);
+    if (answer.status.ok()) {
+      response_ = std::move(answer.response);
+    } else if (!ends) {
+      response_ = MakeStreamError(answer.status, answer.id);
+    }
     message_.code = static_cast<int>(answer.status.code());
     message_.sent_bytes = static_cast<int64_t>(response_.Length());
     message_.phases = answer.phases;
     if (observer_ != nullptr) observer_->Answered(message_);
+    if (ends) return End(answer.status);
     rpc::CallCounter::NoteAnswer(context_, message_.sent_bytes);
     StartWrite(&response_);
   }

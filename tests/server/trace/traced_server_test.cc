@@ -140,6 +140,23 @@ TEST(TracedServerTest, MessagesOfAStreamAreSpansBelowItWhileItRuns) {
   EXPECT_EQ(whole.parent_span_id(), std::string("\x00\xf0\x67\xaa\x0b\xa9\x02\xb7", 8));
 }
 
+// Clients of Triton may ask that a failed request ends the stream with its status.
+TEST(TracedServerTest, AMessageThatEndsItsStreamIsASpanToo) {
+  TraceCollector collector;
+  const auto server = StartTraced(collector.endpoint());
+  const auto stub =
+      inference::GRPCInferenceService::NewStub(testing::NewChannel(server->listeners()[0]));
+  testing::TestContext context;
+  context.AddMetadata("triton_grpc_error", "true");
+  const auto stream = stub->ModelStreamInfer(&context);
+  ASSERT_TRUE(stream->Write({}));  // names no model
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_TRUE(Eventually([&] { return collector.spans().size() >= 2; }));
+  std::vector<std::string> names;
+  for (const auto& span : collector.spans()) names.push_back(span.name());
+  EXPECT_THAT(names, ElementsAre("message", "inference.GRPCInferenceService/ModelStreamInfer"));
+}
+
 TEST(TracedServerTest, AStreamThatIsNotSampledHasNoSpans) {
   TraceCollector collector;
   const auto server = StartTraced(collector.endpoint());
