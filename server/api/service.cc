@@ -13,6 +13,7 @@
 #include "proto/convert_model.h"
 #include "proto/protobuf_log.h"
 #include "server/api/response.h"
+#include "server/grpc/access.h"
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"
 #include "server/grpc/finish_call.h"
@@ -58,21 +59,37 @@ grpc::ByteBuffer WriteMessage(const google::protobuf::MessageLite& message) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
+// Has the answer, if it is large, count in the byte budget until it is sent. Errors: as MayParse.
+absl::Status Admit(engine::Engine& engine, grpc::CallbackServerContext* context,
+                   const grpc::ByteBuffer& answer) {
+  PHASOR_ASSIGN_OR_RETURN(
+      Permit permit, engine.MayParse(static_cast<int64_t>(answer.Length()), DeadlineOf(*context),
+                                     [context] { return context->IsCancelled(); }));
+  KeepUntilSent(context, std::move(permit));
+  return absl::OkStatus();
+}
+
 // Ends a call with a message or error.
 template <typename Message>
-void Finish(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
-            grpc::ByteBuffer* response, const absl::StatusOr<Message>& message) {
-  if (message.ok()) *response = WriteMessage(*message);
-  FinishCall(context, reactor, message.status(), response->Length());
+void Finish(engine::Engine& engine, grpc::CallbackServerContext* context,
+            grpc::ServerUnaryReactor* reactor, grpc::ByteBuffer* response,
+            const absl::StatusOr<Message>& message) {
+  absl::Status status = message.status();
+  if (status.ok()) {
+    *response = WriteMessage(*message);
+    status = Admit(engine, context, *response);
+    if (!status.ok()) response->Clear();
+  }
+  FinishCall(context, reactor, status, response->Length());
 }
 
 // If the caller has access, answers at once with the message or error that `make` returns.
 template <typename Make>
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
-                                 Make make) {
+grpc::ServerUnaryReactor* Answer(engine::Engine& engine, grpc::CallbackServerContext* context,
+                                 grpc::ByteBuffer* response, Make make) {
   if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  Finish(context, reactor, response, make());
+  Finish(engine, context, reactor, response, make());
   return reactor;
 }
 
@@ -234,10 +251,10 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(
   if (!call.ok()) {
     FinishCall(context, reactor, call.status());
   } else if (!call->message.has_parity_comparison()) {
-    Finish(context, reactor, response, Resolve(call->spec));
+    Finish(engine_, context, reactor, response, Resolve(call->spec));
   } else {
     comparisons_.Post([=, this, call = *std::move(call)] {
-      Finish(context, reactor, response,
+      Finish(engine_, context, reactor, response,
              Compare(*context, call.spec, call.message.parity_comparison()));
     });
   }
@@ -248,7 +265,7 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveModel(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
   CallCounter::NoteReceived(context, static_cast<int64_t>(request->Length()));
-  return Answer(context, response, [&]() -> absl::StatusOr<v1::ResolveModelResponse> {
+  return Answer(engine_, context, response, [&]() -> absl::StatusOr<v1::ResolveModelResponse> {
     PHASOR_ASSIGN_OR_RETURN(
         const auto read, ReadSpec<v1::ResolveModelRequest>(engine_, options_, *context, *request));
     PHASOR_ASSIGN_OR_RETURN(const ModelDetails details, DetailsOfModel(read.spec));
@@ -259,7 +276,7 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveModel(
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ListPresets(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  return Answer(context, response, [&]() -> absl::StatusOr<v1::ListPresetsResponse> {
+  return Answer(engine_, context, response, [&]() -> absl::StatusOr<v1::ListPresetsResponse> {
     PHASOR_RETURN_IF_ERROR(
         ReadMessage<v1::ListPresetsRequest>(*request, options_.max_header_bytes).status());
     return AllPresets();
@@ -269,7 +286,7 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ListPresets(
 grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::GetServerInfo(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  return Answer(context, response, [&]() -> absl::StatusOr<v1::GetServerInfoResponse> {
+  return Answer(engine_, context, response, [&]() -> absl::StatusOr<v1::GetServerInfoResponse> {
     PHASOR_RETURN_IF_ERROR(
         ReadMessage<v1::GetServerInfoRequest>(*request, options_.max_header_bytes).status());
     return Info();

@@ -105,7 +105,8 @@ class Engine {
 
   // Checks a message before it is read, because reading takes time in proportion to `bytes`: its
   // caller must be there, its deadline not passed, and there must be room. CANCELLED,
-  // DEADLINE_EXCEEDED; UNAVAILABLE and RESOURCE_EXHAUSTED as in Submit.
+  // DEADLINE_EXCEEDED; UNAVAILABLE and RESOURCE_EXHAUSTED as in Submit. The same for an answer that
+  // no Submit makes, before it is sent; keep its permit until then.
   // Release the permit before Submit, which reserves room for the whole call. Small messages pass
   // without a check, because reading them takes less time than the check. Their permit is empty.
   using Question = absl::FunctionRef<bool()>;

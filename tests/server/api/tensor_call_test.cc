@@ -140,6 +140,25 @@ TEST(TensorCallTest, LargeMessagesAreNotReadWhileTheBudgetIsSpent) {
   }
 }
 
+// A request of some 30 bytes has an answer of more than a megabyte.
+TEST(TensorCallTest, LargeAnswersOfOtherMethodsAreNotSentWhileTheBudgetIsSpent) {
+  engine::EngineOptions options = TestServer::SmallEngine();
+  options.max_inflight_bytes = 8 << 20;
+  TestServer server(options);
+  v1::ResolveSpecRequest resolve;
+  resolve.mutable_spec()->set_preset("timestep-sin-cos");
+  resolve.mutable_spec()->set_dim(65536);
+  {
+    const auto permit = server.engine().Reserve((8 << 20) - (64 << 10));
+    const grpc::Status status = server.Call("ResolveSpec", resolve.SerializeAsString());
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+    EXPECT_EQ(server.engine().stats().calls_refused, 1);
+    EXPECT_TRUE(server.Call("GetServerInfo", "").ok());  // which is small
+  }
+  EXPECT_TRUE(server.Call("ResolveSpec", resolve.SerializeAsString()).ok());
+  EXPECT_EQ(server.engine().stats().inflight_bytes, 0);
+}
+
 TEST(TensorCallTest, BackendFailureIsTheStatusOfTheCall) {
   for (const int64_t inline_bytes : {0, 1 << 20}) {
     engine::EngineOptions options = TestServer::SmallEngine();
