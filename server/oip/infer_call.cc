@@ -42,12 +42,14 @@ class InferCall final : public engine::Call {
         memory_{context.memory, caller.regions},
         done_(std::move(done)) {
     deadline = caller.deadline;
+    waits_for_room = stream_;
   }
 
   // Parses the request into an item. Errors: as MayParse and PrepareInfer; INVALID_ARGUMENT: it
   // does not parse.
   absl::Status Receive(grpc::ByteBuffer* request) {
     PHASOR_RETURN_IF_ERROR(received_.Take(request));
+    received_bytes = received_.size();
     // A request of a stream is parsed without waiting for room: a stream brings one request at a
     // time, and its answer needs the id that only parsing gives.
     PHASOR_ASSIGN_OR_RETURN(const Permit while_read,

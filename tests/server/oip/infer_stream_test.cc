@@ -6,6 +6,8 @@
 
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "inference/grpc_service.grpc.pb.h"
 #include "tests/server/oip/requests.h"
@@ -121,6 +123,38 @@ TEST_F(IdleInferStreamTest, AStreamThatIsOwedAnAnswerIsNotIdle) {
   inference::ModelStreamInferResponse response;
   ASSERT_TRUE(stream->Read(&response));
   EXPECT_EQ(response.error_message(), "");
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST(FullInferStreamTest, ARequestWaitsForRoomAsItemsOfOtherStreamsDo) {
+  FakeBackend backend;
+  ServerOptions options = testing::TestOptions();
+  options.max_inflight_bytes = 1 << 20;
+  options.inline_bytes = 0;
+  options.stream_idle_timeout = absl::Seconds(1);
+  const auto server =
+      testing::StartServer(options, std::make_unique<testing::BorrowedBackend>(&backend));
+  const auto stub =
+      inference::GRPCInferenceService::NewStub(testing::NewChannel(server->listeners()[0]));
+  const inference::ModelInferRequest request = EncodeAt(std::vector<int64_t>(15000));  // 600 kB
+  backend.Hold();
+  std::thread caller([&] {
+    testing::TestContext context;
+    inference::ModelInferResponse response;
+    EXPECT_TRUE(stub->ModelInfer(&context, request, &response).ok());
+  });
+  backend.WaitForRuns(1);
+  testing::TestContext context;
+  const auto stream = stub->ModelStreamInfer(&context);
+  ASSERT_TRUE(stream->Write(request));
+  testing::TestContext idle;  // its end says that the server has had time to read the request
+  EXPECT_FALSE(stub->ModelStreamInfer(&idle)->Finish().ok());
+  backend.Release();
+  inference::ModelStreamInferResponse response;
+  EXPECT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.error_message(), "");
+  caller.join();
   stream->WritesDone();
   EXPECT_TRUE(stream->Finish().ok());
 }
