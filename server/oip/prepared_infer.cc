@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
@@ -85,6 +86,15 @@ class Preparer {
       const std::string path = StrCat("item.", FieldOf(input.role, input.index));
       AddPath(path + ".tensor", input);
       AddPath(path, input);
+      // Without the parameter, the output has the type of what it is added to.
+      if (input.role == Role::kAddTo && !options_.output_dtype.has_value()) {
+        out_.paths.emplace_back("item.output_dtype", input.path + ".datatype");
+      }
+    }
+    for (const TensorSlot& slot : model_.inputs) {
+      if (Find(slot.role, slot.index) != nullptr) continue;
+      out_.paths.emplace_back(StrCat("item.", FieldOf(slot.role, slot.index)),
+                              StrCat("inputs.", slot.name));
     }
     out_.paths.emplace_back("item.spec", "parameters");
     out_.paths.emplace_back("item", "parameters");
@@ -263,6 +273,16 @@ absl::Status CheckResponseSize(const PreparedInfer& prepared, int64_t limit) {
   return absl::OkStatus();
 }
 
+// `text` with this protocol's names of types and inputs.
+std::string InWordsOfProtocol(absl::string_view text) {
+  return absl::StrReplaceAll(text, {{"BFLOAT16", "BF16"},
+                                    {"FLOAT16", "FP16"},
+                                    {"FLOAT32", "FP32"},
+                                    {"FLOAT64", "FP64"},
+                                    {"without add_to", "without EMBEDDINGS"},
+                                    {"table_values", "the input TABLE"}});
+}
+
 }  // namespace
 
 absl::StatusOr<ModelRef> FindVersion(const ModelSet& models, const std::string& name,
@@ -307,7 +327,8 @@ absl::Status RenamePath(const absl::Status& status, const PathNames& paths) {
   for (const auto& [from, to] : paths) {
     const bool matches = absl::StartsWith(message, from) && message.size() > from.size() &&
                          absl::string_view(".:[").find(message[from.size()]) != message.npos;
-    if (matches) return absl::Status(status.code(), StrCat(to, message.substr(from.size())));
+    if (!matches) continue;
+    return absl::Status(status.code(), StrCat(to, InWordsOfProtocol(message.substr(from.size()))));
   }
   return status;
 }

@@ -69,8 +69,8 @@ absl::StatusOr<PreparedInfer> PrepareInfer(const inference::ModelInferRequest& r
                                            absl::Span<const PieceList> raw,
                                            const PrepareContext& context);
 
-// Replaces the path of an error by that of the request: "item.positions.tensor.shape" becomes
-// "inputs[0].shape".
+// Replaces the path of an error by that of the request ("item.positions.tensor.shape" becomes
+// "inputs[0].shape"), and names of types and inputs by those of the protocol (FLOAT32 by FP32).
 absl::Status RenamePath(const absl::Status& status, const PathNames& paths);
 
 }  // namespace phasor::oip

@@ -134,7 +134,7 @@ TEST_F(PreparedInferTest, ErrorsNameTheFieldsOfTheRequest) {
 
   request = RotateAt(3);
   (*request.mutable_parameters())["direction"].set_string_param("DELTA");
-  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, StartsWith("parameters.from_positions: ")));
+  EXPECT_THAT(Prepare(request), StatusIs(kInvalid, StartsWith("inputs.FROM_POSITIONS: ")));
 }
 
 TEST_F(PreparedInferTest, RefusesInputsThatAreMissingOrUnknown) {
@@ -199,6 +199,29 @@ TEST_F(PreparedInferTest, ModelsHaveOneVersion) {
   EXPECT_THAT(FindVersion(PresetSet(), "transformr", ""),
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("'transformr' is not found; did you mean \"transformer\"?")));
+}
+
+// What an error says to do must be possible in this protocol.
+TEST_F(PreparedInferTest, ErrorsUseTheNamesOfTheProtocol) {
+  const auto error_of = [&](const inference::ModelInferRequest& request) {
+    return std::string(Prepare(request).status().message());
+  };
+  inference::ModelInferRequest type = EncodeAt({1});
+  (*type.mutable_parameters())["output_dtype"].set_string_param("INT32");
+  EXPECT_EQ(error_of(type), "parameters.output_dtype: INT32; must be FP64, FP32, FP16 or BF16");
+
+  inference::ModelInferRequest embeddings = EncodeAt({1});
+  AddInput("EMBEDDINGS", "INT64", {1, 8}, &embeddings);
+  embeddings.add_raw_input_contents(std::string(64, '\0'));
+  EXPECT_THAT(error_of(embeddings), StartsWith("inputs[1].datatype: INT64; must be FP64, FP32"));
+
+  inference::ModelInferRequest scale = EncodeAt({1});
+  (*scale.mutable_parameters())["embedding_scale"].set_double_param(2);
+  EXPECT_EQ(error_of(scale), "parameters.embedding_scale: set without EMBEDDINGS; must be 1");
+
+  inference::ModelInferRequest delta = RotateAt(1);
+  (*delta.mutable_parameters())["direction"].set_string_param("DELTA");
+  EXPECT_THAT(error_of(delta), StartsWith("inputs.FROM_POSITIONS: not set; must be given"));
 }
 
 TEST_F(PreparedInferTest, PathsAreRenamedAtTheirEndsOnly) {
