@@ -26,6 +26,7 @@ namespace phasor {
 namespace {
 
 constexpr int64_t kHandshakeLinesPerSecond = 10;
+constexpr int64_t kErrorLinesPerSecond = 10;
 // Logged once per connection, whichever side ended it. Before an error; or, by gRPC's trace of
 // handshakes, before each step of one, with OK or an error.
 #if PHASOR_GRPC_LOGS_WITH_ABSEIL
@@ -88,8 +89,12 @@ void Forward(bool error, std::string_view message) {
   }
   // gRPC logs this in addition to the line above, for each connection of a stranger.
   const bool repeated = message.starts_with("Handshake failed with fatal error ");
-  const LogLevel level = error && !repeated ? LogLevel::kWarn : LogLevel::kDebug;
-  Log(level, "grpc", {{"message", std::string(message)}});
+  if (!error || repeated) return Log(LogLevel::kDebug, "grpc", {{"message", std::string(message)}});
+  // Callers cause some of these: one line for each compressed message, for example.
+  static auto* const limit = new LogLimit(kErrorLinesPerSecond);
+  if (const auto left_out = limit->Admit(SteadyNow()); left_out.has_value()) {
+    Log(LogLevel::kWarn, "grpc", {{"message", std::string(message)}, {"left_out", *left_out}});
+  }
 }
 
 #if PHASOR_GRPC_LOGS_WITH_ABSEIL

@@ -118,5 +118,22 @@ TEST(ServerGrpcLogTest, AFloodOfFailedHandshakesIsCountedAndLoggedInPart) {
   EXPECT_LT(std::count(lines.begin(), lines.end(), '\n'), 100);
 }
 
+// The last test, because it uses up the lines of a second.
+TEST(ServerGrpcLogTest, ErrorsThatCallersCauseDoNotFloodTheLog) {
+  grpc_init();
+  ForwardGrpcLog();
+  SetLogLevel(LogLevel::kWarn);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 1000; ++i) {
+    LogAsGrpc(GPR_LOG_SEVERITY_ERROR, "Compression algorithm 'gzip' is disabled.");
+  }
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  grpc_shutdown();
+  const auto count = std::count(lines.begin(), lines.end(), '\n');
+  EXPECT_GE(count, 1);
+  EXPECT_LE(count, 100);  // 10 a second, if this took a while
+  EXPECT_THAT(lines, HasSubstr("\"left_out\":"));
+}
+
 }  // namespace
 }  // namespace phasor
