@@ -4,7 +4,11 @@
 // inside the call that starts a write.
 #include "server/grpc/health_service.h"
 
+#include <iterator>
+#include <string>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace phasor::rpc {
 
@@ -125,8 +129,11 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* cont
   absl::MutexLock lock(&mu_);
   const Status status = StatusOf(Find(request->service()));
   if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
-    reactor->Finish(grpc::Status(grpc::StatusCode::NOT_FOUND,
-                                 "service: unknown; accepted: \"\" and full service names"));
+    // The first is the empty name.
+    const std::string names = absl::StrJoin(std::next(services_.begin()), services_.end(), ", ");
+    reactor->Finish(grpc::Status(
+        grpc::StatusCode::NOT_FOUND,
+        absl::StrCat("service: unknown; accepted: \"\"", names.empty() ? "" : ", ", names)));
   } else {
     response->set_status(status);
     reactor->Finish(grpc::Status::OK);

@@ -107,7 +107,9 @@ TEST_F(HealthServiceTest, CheckKnowsTheServerAndItsServices) {
 
 TEST_F(HealthServiceTest, CheckOfAnUnknownServiceIsNotFound) {
   HealthCheckResponse response;
-  EXPECT_EQ(Check("b.Service", &response).error_code(), grpc::StatusCode::NOT_FOUND);
+  const grpc::Status status = Check("b.Service", &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(status.error_message(), "service: unknown; accepted: \"\", a.Service");
 }
 
 TEST_F(HealthServiceTest, WatchTellsTheStateAndItsChange) {
