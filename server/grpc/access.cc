@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "server/grpc/call_context.h"
@@ -155,10 +156,10 @@ absl::StatusOr<Permit> CallerQuota::Take(int64_t bytes) const {
   if (quota_ == nullptr) return Permit();
   absl::StatusOr<Permit> permit = quota_->Take(bytes);
   if (permit.ok()) return permit;
-  return absl::Status(
-      permit.status().code(),
-      StrCat("quota of ", identity_, ": ",
-             std::string_view(permit.status().message().data(), permit.status().message().size())));
+  // The limit is not the server's, whose option the message names.
+  const std::string why = absl::StrReplaceAll(
+      permit.status().message(), {{"--max-inflight-bytes", "max_inflight_bytes of the policy"}});
+  return absl::Status(permit.status().code(), StrCat("quota of ", identity_, ": ", why));
 }
 
 void KeepUntilSent(grpc::CallbackServerContext* context, Permit permit) {

@@ -222,6 +222,7 @@ TEST_F(AccessMatrixTest, AnIdentityHasNoMoreBytesInFlightThanItMay) {
   const grpc::Status status = encode("small", 5000);
   EXPECT_EQ(status.error_code(), Code::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(), HasSubstr("quota of token:small: "));
+  EXPECT_THAT(status.error_message(), HasSubstr("150000 (max_inflight_bytes of the policy)"));
   EXPECT_TRUE(encode("large", 5000).ok());
 
   // Its streams count too: the item is refused, and the stream goes on.
