@@ -15,6 +15,7 @@
 #include "kernels/spec/spec.h"
 #include "server/config/config_file.h"
 #include "server/config/option_table.h"
+#include "server/config/option_values.h"
 
 namespace phasor {
 namespace {
@@ -78,7 +79,13 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
     const size_t equals = argument.find('=');
     const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
     if (bool* const action = ActionOf(name, &flags)) {
-      *action = true;
+      const std::string value = equals == std::string::npos ? "true" : argument.substr(equals + 1);
+      const std::optional<bool> on = ParseSwitch(value);
+      if (!on.has_value()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, ": '", value, "' is not accepted; accepted: true, false"));
+      }
+      *action = *on;
       continue;
     }
     const Option* option = nullptr;
@@ -97,6 +104,10 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
           absl::StrCat(name, ": no value; accepted: --", name, "=value"));
     }
     if (option == nullptr) {
+      if (!flags.config.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat("config: given twice ('", flags.config,
+                                                       "' and '", text, "'); must be once"));
+      }
       flags.config = text;
     } else {
       PHASOR_RETURN_IF_ERROR(Append(*option, text, &flags.texts));

@@ -43,6 +43,11 @@ TEST_F(ServerCommandTest, UnknownFlagsAreRefusedWithTheNearestOne) {
   EXPECT_EQ(flag.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(flag.status().message(), HasSubstr("did you mean max-connections?"));
   EXPECT_THAT(Parse({"--chek-config"}).status().message(), HasSubstr("did you mean check-config?"));
+  EXPECT_THAT(Parse({"--config=a", "--config=b"}).status().message(),
+              HasSubstr("config: given twice ('a' and 'b'); must be once"));
+  EXPECT_THAT(Parse({"--check-config=perhaps"}).status().message(),
+              HasSubstr("check-config: 'perhaps' is not accepted; accepted: true, false"));
+  EXPECT_EQ(Parse({"--check-config=false"})->print, "");
 }
 
 TEST_F(ServerCommandTest, ErrorsNameTheSourceOfTheValue) {
