@@ -3,6 +3,7 @@
 // methods without tensors itself.
 #include "server/api/service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -116,6 +117,13 @@ absl::StatusOr<SpecCall<Request>> ReadSpec(engine::Engine& engine, const Service
     PHASOR_ASSIGN_OR_RETURN(call.spec, options.encoders->Apply(call.spec, "spec"));
   }
   return call;
+}
+
+// Describing 65536 lanes takes a tenth of a second.
+constexpr int64_t kMostLanesAtOnce = 4096;
+
+int64_t LanesOf(const ResolvedSpec& spec) {
+  return std::max(spec.dim, spec.rotary_dim) * spec.frequency_heads;
 }
 
 v1::DeviceState StateToWire(DeviceState::Kind kind) {
@@ -248,14 +256,16 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(
   if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   auto call = ReadSpec<v1::ResolveSpecRequest>(engine_, options_, *context, *request);
-  if (!call.ok()) {
-    FinishCall(context, reactor, call.status());
-  } else if (!call->message.has_parity_comparison()) {
-    Finish(engine_, context, reactor, response, Resolve(call->spec));
+  absl::StatusOr<ResolvedSpec> spec =
+      call.ok() ? phasor::ResolveSpec(call->spec, "spec") : call.status();
+  if (!spec.ok()) {
+    FinishCall(context, reactor, spec.status());
+  } else if (!call->message.has_parity_comparison() && LanesOf(*spec) <= kMostLanesAtOnce) {
+    Finish(engine_, context, reactor, response, DescribeSpec(*spec));
   } else {
-    comparisons_.Post([=, this, call = *std::move(call)] {
+    long_answers_.Post([=, this, call = *std::move(call), spec = *std::move(spec)] {
       Finish(engine_, context, reactor, response,
-             Compare(*context, call.spec, call.message.parity_comparison()));
+             DescribeLater(*context, call.message, call.spec, spec));
     });
   }
   return reactor;
@@ -313,18 +323,19 @@ PositionEmbeddingServiceImpl::StreamMoveKeys(grpc::CallbackServerContext* contex
   return Start(kStreamMoveKeys, context);
 }
 
-absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Resolve(const Spec& spec) {
-  PHASOR_ASSIGN_OR_RETURN(const ResolvedSpec resolved, phasor::ResolveSpec(spec, "spec"));
-  PHASOR_ASSIGN_OR_RETURN(const auto plan, engine_.GetPlan(resolved));
+absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::DescribeSpec(
+    const ResolvedSpec& spec) {
+  PHASOR_ASSIGN_OR_RETURN(const auto plan, engine_.GetPlan(spec));
   return MakeResolveSpecResponse(*plan, backend_);
 }
 
-absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::Compare(
-    const grpc::CallbackServerContext& context, const Spec& spec,
-    const v1::ParityComparison& comparison) {
-  if (context.IsCancelled()) return absl::CancelledError("parity_comparison: nobody waits for it");
-  PHASOR_ASSIGN_OR_RETURN(v1::ResolveSpecResponse response, Resolve(spec));
-  PHASOR_ASSIGN_OR_RETURN(const auto wanted, ComparisonFromWire(comparison));
+absl::StatusOr<v1::ResolveSpecResponse> PositionEmbeddingServiceImpl::DescribeLater(
+    const grpc::CallbackServerContext& context, const v1::ResolveSpecRequest& request,
+    const Spec& spec, const ResolvedSpec& resolved) {
+  if (context.IsCancelled()) return absl::CancelledError("spec: nobody waits for it");
+  PHASOR_ASSIGN_OR_RETURN(v1::ResolveSpecResponse response, DescribeSpec(resolved));
+  if (!request.has_parity_comparison()) return response;
+  PHASOR_ASSIGN_OR_RETURN(const auto wanted, ComparisonFromWire(request.parity_comparison()));
   PHASOR_ASSIGN_OR_RETURN(const auto report, parity::Compare(spec, wanted));
   if (report.has_value()) *response.mutable_parity_difference() = ToWire(*report);
   return response;

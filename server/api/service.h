@@ -119,10 +119,12 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
       const StreamMethod& method, grpc::CallbackServerContext* context);
   grpc::ServerUnaryReactor* Start(const TensorMethod& method, grpc::CallbackServerContext* context,
                                   const grpc::ByteBuffer* request, grpc::ByteBuffer* response);
-  absl::StatusOr<v1::ResolveSpecResponse> Resolve(const Spec& spec);
-  absl::StatusOr<v1::ResolveSpecResponse> Compare(const grpc::CallbackServerContext& context,
-                                                  const Spec& spec,
-                                                  const v1::ParityComparison& comparison);
+  absl::StatusOr<v1::ResolveSpecResponse> DescribeSpec(const ResolvedSpec& spec);
+  // With the comparison, if the request wants one. `resolved`: what `spec` stands for.
+  absl::StatusOr<v1::ResolveSpecResponse> DescribeLater(const grpc::CallbackServerContext& context,
+                                                        const v1::ResolveSpecRequest& request,
+                                                        const Spec& spec,
+                                                        const ResolvedSpec& resolved);
   v1::GetServerInfoResponse Info();
 
   engine::Engine& engine_;
@@ -135,7 +137,7 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
   std::atomic<int64_t> max_batch_items_;
   absl::Mutex mu_;
   std::vector<std::string> listeners_ ABSL_GUARDED_BY(mu_);
-  TaskThread comparisons_;  // a comparison takes up to a fifth of a second
+  TaskThread long_answers_;  // wide specs and comparisons take up to a fifth of a second each
 };
 
 }  // namespace phasor::rpc
