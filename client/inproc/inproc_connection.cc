@@ -96,7 +96,7 @@ bool SameTensor(const RopeTensor& a, const RopeTensor& b) {
 // Whether `call` needs no other preparation than that of its positions.
 bool IsPrepared(const RopeCall& call, const PreparedCall& last) {
   return call.direction == last.call.direction && call.layout == last.call.layout &&
-         !call.paged.has_value() &&
+         !call.from_positions.has_value() && !call.from_spec.has_value() &&
          std::equal(call.tensors.begin(), call.tensors.end(), last.call.tensors.begin(),
                     last.call.tensors.end(), SameTensor) &&
          call.pins == last.call.pins && call.spec == last.call.spec;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -295,6 +296,9 @@ struct Variant {
   bool in_place = false;
   Direction direction = Direction::kForward;
   RopeLayout layout = RopeLayout::kTokensHeads;
+  std::optional<PositionList> from_positions = {};
+  std::optional<Spec> from_spec = {};
+  std::optional<float> inv_scale = {};
   Pins pins = {};
   bool too_little_memory = false;
 };
@@ -319,6 +323,10 @@ std::vector<Variant> Variants() {
       {.shape = {3, 2, 4}, .layout = RopeLayout::kHeadsTokens},
       {.in_place = true},
       {.direction = Direction::kInverse},
+      {.direction = Direction::kDelta, .from_positions = IntegerRange{.start = 3, .count = 2}},
+      {.from_positions = IntegerRange{.start = 3, .count = 2}},  // not of a move
+      {.from_spec = Spec{.preset = "rope-half-split"}},          // likewise
+      {.inv_scale = 2.0f},                                       // not of FLOAT8
       {.pins = {.backend = "cuda"}},
       {.too_little_memory = true},
   };
@@ -335,7 +343,10 @@ std::pair<absl::Status, std::vector<float>> RunVariant(const Client& client, con
                 .tensors = {v.in_place ? RopeTensor(in) : RopeTensor(in, out)},
                 .direction = v.direction,
                 .layout = v.layout,
+                .from_positions = v.from_positions,
+                .from_spec = v.from_spec,
                 .pins = v.pins};
+  call.tensors[0].inv_scale = v.inv_scale;
   const absl::Status status = client.ApplyRoPE(std::move(call)).status();
   return {status, v.in_place ? x : y};
 }
@@ -346,7 +357,7 @@ TEST(InprocConnectionTest, ACallDoesNotDependOnTheOnesBeforeIt) {
   for (const Variant& variant : variants) alone.push_back(RunVariant(Inproc(), variant));
   int succeed = 0;
   for (const auto& [status, bytes] : alone) succeed += status.ok();
-  EXPECT_EQ(succeed, 13);
+  EXPECT_EQ(succeed, 14);
   const Client client = Inproc();
   for (size_t before = 0; before < variants.size(); ++before) {
     for (size_t i = 0; i < variants.size(); ++i) {
