@@ -288,16 +288,13 @@ class Engine::Impl {
     } else if (queue_.size() > 0) {
       batch.calls.push_back(queue_.Pop());
     }
-    const absl::Time now = clock_.Now();
-    for (const AdmittedCall& call : batch.calls) NoteTaken(now - call.queued_at);
+    if (options_.observer != nullptr) {
+      const absl::Time now = clock_.Now();
+      for (const AdmittedCall& call : batch.calls) options_.observer->Taken(now - call.queued_at);
+    }
     // This worker may have taken another call than the one that it was woken for.
     if (queue_.size() > 0 || MayRunGathered()) queue_changed_.Signal();
     return batch;
-  }
-
-  void NoteTaken(absl::Duration queued) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    stats_.queue_time += queued;
-    if (options_.observer != nullptr) options_.observer->Taken(queued);
   }
 
   // Begins a run with as many gathered calls as fit into it.
@@ -319,7 +316,6 @@ class Engine::Impl {
       batch->calls.push_back(gathering_.Pop());
     }
     stats_.batched_calls += static_cast<int64_t>(batch->calls.size());
-    stats_.batched_bytes += bytes;
   }
 
   // Answers the calls of `batch` that need not run, and removes them.
@@ -467,7 +463,7 @@ class Engine::Impl {
   int64_t runs_ ABSL_GUARDED_BY(mu_) = 0;     // running batches of gathered calls
   bool gathered_last_ ABSL_GUARDED_BY(mu_) = false;
   std::chrono::steady_clock::time_point trim_after_ ABSL_GUARDED_BY(mu_) = {};
-  EngineStats stats_ ABSL_GUARDED_BY(mu_);  // of batches, and the queue time
+  EngineStats stats_ ABSL_GUARDED_BY(mu_);                                     // of batches
   absl::Time watch_sleeps_until_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // the past: awake
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

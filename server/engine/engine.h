@@ -51,14 +51,12 @@ struct EngineOptions {
 struct EngineStats {
   int64_t calls_inline = 0;
   int64_t calls_queued = 0;
-  absl::Duration queue_time;  // sum over the queued calls that workers took
   // Batches of calls that ran together; see BatchPolicy.
   int64_t batches = 0;
   // Why a batch took no more calls: a limit was reached. Otherwise no more calls waited.
   int64_t batches_full = 0;        // the limit on bytes
   int64_t batches_most_calls = 0;  // the limit on calls
   int64_t batched_calls = 0;
-  int64_t batched_bytes = 0;        // read and written
   int64_t jobs = 0;                 // given to the backend, in batches or alone
   int64_t large_jobs = 0;           // in large runs
   int64_t large_bytes = 0;          // read and written by large runs

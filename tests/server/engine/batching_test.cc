@@ -8,8 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "kernels/backends.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "server/base/mutex.h"
+#include "server/engine/observer.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/fake_driver.h"
 #include "tests/support/one_token_load.h"
@@ -17,16 +20,49 @@
 namespace phasor::engine {
 namespace {
 
+using ::testing::_;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::FieldsAre;
+using ::testing::UnorderedElementsAre;
 
 constexpr int64_t kCallBytes = 16;  // of every call here
+
+// Keeps what an engine reports.
+class Reports final : public Observer {
+ public:
+  void Taken(absl::Duration queued) override {
+    MutexLock lock(&mu_);
+    taken_.push_back(queued);
+  }
+  void Ran(const RunReport& run) override {
+    MutexLock lock(&mu_);
+    runs_.push_back(run);
+  }
+  std::vector<absl::Duration> taken() {
+    MutexLock lock(&mu_);
+    return taken_;
+  }
+  std::vector<RunReport> runs() {
+    MutexLock lock(&mu_);
+    return runs_;
+  }
+
+ private:
+  Mutex mu_;
+  std::vector<absl::Duration> taken_ ABSL_GUARDED_BY(mu_);
+  std::vector<RunReport> runs_ ABSL_GUARDED_BY(mu_);
+};
 
 class BatchingTest : public EngineFixture {
  protected:
   BatchingTest() : EngineFixture(/*workers=*/3) {
     backend_.SetPolicy({.bytes = 4 * kCallBytes, .runs = 1});
+    options_.observer = &reports_;
   }
+  ~BatchingTest() override { engine_.reset(); }  // before what it reports to
+
+  Reports reports_;
 };
 
 TEST_F(BatchingTest, AnIdleBackendTakesACallAtOnce) {
@@ -53,7 +89,6 @@ TEST_F(BatchingTest, WhatWaitsForABusyBackendIsRunTogether) {
   const EngineStats stats = engine().stats();
   EXPECT_EQ(stats.batches, 2);
   EXPECT_EQ(stats.batched_calls, 5);
-  EXPECT_EQ(stats.batched_bytes, 5 * kCallBytes);
   EXPECT_EQ(stats.batches_full, 0);
   EXPECT_EQ(stats.batches_most_calls, 0);
   EXPECT_EQ(stats.jobs, 5);
@@ -248,13 +283,15 @@ TEST_F(BatchingTest, ErrorsOfTheBackendGoToAllOfTheBatch) {
   EXPECT_EQ(engine().stats().inflight_bytes, 0);
 }
 
-TEST_F(BatchingTest, TheQueueTimeIsThatOfTheCalls) {
-  const AnswerRef busy = BlockWorker();
-  const std::array<AnswerRef, 2> answers = {Submit(), Submit()};
+TEST_F(BatchingTest, ReportsEveryRunAndHowLongEachCallWasQueued) {
+  const std::array<AnswerRef, 3> answers = {BlockWorker(), Submit(), Submit()};
   clock_.Advance(absl::Milliseconds(3));
   backend_.Release();
   for (const AnswerRef& answer : answers) EXPECT_TRUE(answer->Wait().ok());
-  EXPECT_EQ(engine().stats().queue_time, 2 * absl::Milliseconds(3));
+  EXPECT_THAT(reports_.taken(),
+              ElementsAre(absl::ZeroDuration(), absl::Milliseconds(3), absl::Milliseconds(3)));
+  EXPECT_THAT(reports_.runs(), UnorderedElementsAre(FieldsAre(1, 1, kCallBytes, _, _),
+                                                    FieldsAre(2, 2, 2 * kCallBytes, _, _)));
 }
 
 // On a device (a fake one, whose kernels run here): clients that decode share launches, and their
