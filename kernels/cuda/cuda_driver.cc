@@ -273,7 +273,6 @@ absl::StatusOr<std::unique_ptr<Driver>> OpenDevice(int number) {
               device.uuid.begin());
   device.major = properties.major;
   device.minor = properties.minor;
-  device.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   return std::make_unique<CudaDriver>(number, std::move(device));
 }
 

@@ -28,7 +28,6 @@ struct DeviceInfo {
   int major = 0;  // compute capability
   int minor = 0;
   int processors = 1;  // multiprocessors
-  int64_t memory_bytes = 0;
 };
 
 // A mapped allocation of another process.

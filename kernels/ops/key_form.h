@@ -99,7 +99,7 @@ struct KeyScales {
 };
 
 // The keys of one layer: pages of slots, a row of every head in every slot. All distances are in
-// bytes and not negative. A row is `row_bytes` from row_offset before its first lane on.
+// bytes and not negative.
 struct KeyForm {
   KeyCode code = KeyCode::kBFloat16;
   int64_t pages = 0;

@@ -129,11 +129,6 @@ absl::Status Refusal(grpc::CallbackServerContext* context) {
   return call->decision.status;
 }
 
-std::string IdentityOf(const grpc::CallbackServerContext& context) {
-  const CallContext* const call = CallContext::Of(&context);
-  return call == nullptr ? "" : call->decision.identity;
-}
-
 memory::RegionCaller RegionCallerOf(const grpc::CallbackServerContext& context) {
   const CallContext* const call = CallContext::Of(&context);
   std::string peer = context.peer();

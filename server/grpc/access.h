@@ -69,10 +69,8 @@ class Access {
 // may call them. OK for contexts that no CallCounter made, which occur only in tests.
 absl::Status Refusal(grpc::CallbackServerContext* context);
 
-// The caller's identity after Refusal returned OK: "token:NAME", "san:NAME" or "unix"; empty if the
-// server asks for none.
-std::string IdentityOf(const grpc::CallbackServerContext& context);
-// The caller as an owner of shared-memory regions.
+// The caller as an owner of shared-memory regions, after Refusal returned OK. Its identity is
+// "token:NAME", "san:NAME" or "unix"; empty if the server asks for none.
 memory::RegionCaller RegionCallerOf(const grpc::CallbackServerContext& context);
 
 // The bytes that a caller may have in flight. Copies share the quota and may outlive the context.

@@ -124,7 +124,6 @@ TEST_F(AccessTest, ACallerThatNobodyAskedAboutHasNoNameAndNoBounds) {
   ASSERT_THAT(access, IsOk());
   CallCounter calls(access->get());
   grpc::CallbackServerContext* const context = calls.NewCallbackServerContext();
-  EXPECT_EQ(IdentityOf(*context), "");
   EXPECT_EQ(RegionCallerOf(*context).identity, "");
   EXPECT_EQ(RegionCallerOf(*context).max_regions, security::kUnlimited);
   EXPECT_THAT(CallerQuota(*context).Take(1 << 30), IsOk());
