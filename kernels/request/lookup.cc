@@ -29,8 +29,11 @@ int64_t SequenceOfFirstOutside(const PositionSource& positions, const Table& tab
   int64_t begin = 0;
   for (size_t s = 0; s < positions.ends.size(); ++s) {
     const int64_t end = positions.ends[s];
-    const int64_t start = positions.starts[s] + begin;
-    if (begin < end && !IsInside(table, {start, start + (end - begin) - 1})) return begin;
+    // May wrap on the way; the first and last position fit.
+    const uint64_t start = static_cast<uint64_t>(positions.starts[s]);
+    const Interval sequence = {static_cast<int64_t>(start + static_cast<uint64_t>(begin)),
+                               static_cast<int64_t>(start + static_cast<uint64_t>(end - 1))};
+    if (begin < end && !IsInside(table, sequence)) return begin;
     begin = end;
   }
   return 0;

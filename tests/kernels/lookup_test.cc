@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 
 #include "tests/support/backends.h"
@@ -126,6 +127,9 @@ TEST(LookupTest, StrictPositionsBeyondTheTableNamePositionAndLimit) {
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("position -1 of token 3")));
   EXPECT_THAT(Prepare(Request(RaggedPositions{{9, 0, 9, 2}, {0, 50, 0, 8}})),
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("position 9 of token 19")));
+  EXPECT_THAT(
+      Prepare(Request(RaggedPositions{{2, 1}, {0, INT64_MIN}})),
+      StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("-9223372036854775808 of token 2")));
   EXPECT_THAT(Prepare(Request(AxisRange(IntegerRange{0, 1, kRows}))), IsOk());
   EXPECT_THAT(Prepare(Request(AxisRange(IntegerRange{99, 1, 0}))), IsOk());
 }
