@@ -108,11 +108,14 @@ TEST_F(NeighboursTest, LayersWithoutRotationTurnAsOtherLayersOrLieElsewhere) {
 TEST_F(NeighboursTest, LayoutsWithDistancesByHandStay) {
   LayerCase layer = RotatedLayer(dir_, 0, 1e4, CacheSpec(1e4));
   layer.from.layout.page_bytes = layer.to.layout.page_bytes = 4096;
+  int layouts = 0;
   for (const Change& change : NeighboursOf(layer, 1, {})) {
     LayerCase copy = layer;
     if (change.kind != "layout") continue;
+    ++layouts;
     EXPECT_FALSE(change.apply(&copy)) << change.says;
   }
+  EXPECT_GT(layouts, 0);
 }
 
 TEST(CombineTest, ChangesOfOneThingAreNotTriedTogether) {
