@@ -4,23 +4,20 @@
 #include "server/telemetry/call_metrics.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "server/base/trace_context.h"
 #include "server/telemetry/buckets.h"
-#include "server/telemetry/request_log.h"
 
 namespace phasor::telemetry {
 namespace {
 
 constexpr char kDuration[] = "grpc_server_call_duration_seconds";
-// Whether a traceparent, which must be valid, says that its caller samples the trace.
-bool IsSampled(std::string_view traceparent) {
-  const char last = traceparent[54];  // of the flags, in lower-case hexadecimal
-  return ((last <= '9' ? last - '0' : last - 'a' + 10) & 1) != 0;
-}
 
 template <typename Builder>
 auto& Register(Builder builder, const char* name, const char* help,
@@ -64,9 +61,8 @@ void CallMetrics::Ended(const rpc::CallRecord& call) {
 }
 
 void CallMetrics::Remember(const rpc::CallRecord& call) {
-  const std::string parent = call.traceparent();
-  std::string id = TraceIdOf(parent);
-  if (id.empty() || !IsSampled(parent)) return;
+  const std::optional<TraceContext> caller = ParseTraceparent(call.traceparent());
+  if (!caller.has_value() || !caller->sampled) return;
   const prometheus::Histogram::BucketBoundaries bounds = SecondsBuckets();
   const double seconds = absl::ToDoubleSeconds(call.duration);
   const size_t bucket = std::lower_bound(bounds.begin(), bounds.end(), seconds) - bounds.begin();
@@ -74,7 +70,7 @@ void CallMetrics::Remember(const rpc::CallRecord& call) {
   absl::MutexLock lock(&mu_);
   std::vector<Exemplar>& of_series = exemplars_[{label, rpc::CodeName(call.code)}];
   of_series.resize(bounds.size() + 1);
-  of_series[bucket] = {std::move(id), seconds, absl::Now()};
+  of_series[bucket] = {absl::BytesToHexString(caller->trace_id), seconds, absl::Now()};
 }
 
 Exemplar CallMetrics::ExemplarOf(const prometheus::MetricFamily& family,

@@ -2,12 +2,14 @@
 // Writes a log line for failed calls and for a sample of successful ones.
 #include "server/telemetry/request_log.h"
 
-#include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "kernels/base/text.h"
 #include "server/base/log.h"
+#include "server/base/trace_context.h"
 
 namespace phasor::telemetry {
 namespace {
@@ -26,26 +28,13 @@ std::string Shortened(std::string_view text, size_t max_bytes) {
   return StrCat(text.substr(0, max_bytes), "...");
 }
 
-bool IsLowerHex(std::string_view text) {
-  return std::all_of(text.begin(), text.end(),
-                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+// Empty: the call's caller names no trace.
+std::string TraceIdOf(const rpc::CallRecord& call) {
+  const std::optional<TraceContext> caller = ParseTraceparent(call.traceparent());
+  return caller.has_value() ? absl::BytesToHexString(caller->trace_id) : "";
 }
 
 }  // namespace
-
-// Parses "00-<trace id, 32>-<parent id, 16>-<flags, 2>". Later versions may append more.
-// https://www.w3.org/TR/trace-context/#traceparent-header
-std::string TraceIdOf(std::string_view traceparent) {
-  constexpr size_t kLength = 55;
-  if (traceparent.size() < kLength || (traceparent.size() > kLength && traceparent[kLength] != '-'))
-    return "";
-  if (traceparent[2] != '-' || traceparent[35] != '-' || traceparent[52] != '-') return "";
-  const std::string_view version = traceparent.substr(0, 2);
-  const std::string_view id = traceparent.substr(3, 32);
-  if (!IsLowerHex(version) || version == "ff" || !IsLowerHex(id)) return "";
-  if (id.find_first_not_of('0') == std::string_view::npos) return "";
-  return std::string(id);
-}
 
 RequestLog::RequestLog(RequestLogOptions options)
     : options_(std::move(options)),
@@ -70,7 +59,7 @@ void RequestLog::Ended(const rpc::CallRecord& call) {
        {"received_bytes", call.received_bytes.value_or(0)},
        {"sent_bytes", call.sent_bytes},
        {"peer", call.peer()},
-       {"trace_id", TraceIdOf(call.traceparent())},
+       {"trace_id", TraceIdOf(call)},
        {"left_out", *left_out}});
 }
 

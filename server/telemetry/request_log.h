@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <string_view>
 
 #include "absl/time/time.h"
@@ -26,9 +25,6 @@ struct RequestLogOptions {
   int64_t max_refusals_per_second = 10;
   std::function<absl::Time()> now = &SteadyNow;
 };
-
-// The trace id of a W3C traceparent, 32 hexadecimal digits. Empty if it is not valid.
-std::string TraceIdOf(std::string_view traceparent);
 
 // Writes the log lines. Threads: any.
 class RequestLog final : public rpc::CallObserver {

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "server/base/trace_context.h"
 #include "server/grpc/call_observer.h"
 #include "server/trace/span_exporter.h"
-#include "server/trace/trace_context.h"
 #include "server/trace/trace_options.h"
 
 namespace phasor::trace {

@@ -21,13 +21,13 @@
 #include "kernels/tensor/npy.h"
 #include "kernels/tensor/safetensors.h"
 #include "proto/protobuf_log.h"
+#include "server/base/trace_context.h"
 #include "server/config/config_file.h"
 #include "server/net/frame_filter.h"
 #include "server/security/policy.h"
 #include "server/security/rules.h"
 #include "server/security/subject_name.h"
 #include "server/security/token_table.h"
-#include "server/trace/trace_context.h"
 #include "tests/fuzz/check_sockets.h"
 #include "tests/proto/codec_comparison.h"
 
@@ -156,7 +156,7 @@ ParserOutcome CheckAuthorization(std::string_view text) {
 }
 
 ParserOutcome CheckTraceparent(std::string_view text) {
-  const auto context = trace::ParseTraceparent(text);
+  const auto context = ParseTraceparent(text);
   if (!context.has_value()) return {};
   const bool whole = context->trace_id.size() == 16 && context->span_id.size() == 8;
   return {whole ? "" : "ids of other lengths", true};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests traceparent: what W3C accepts, and what it does not.
-#include "server/trace/trace_context.h"
+#include "server/base/trace_context.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-namespace phasor::trace {
+namespace phasor {
 namespace {
 
 const std::string kTrace = "4bf92f3577b34da6a3ce929d0e0e4736", kSpan = "00f067aa0ba902b7";
@@ -29,10 +29,12 @@ TEST(TraceContextTest, RefusesWhatIsNoTraceparent) {
            "ff-" + kTrace + "-" + kSpan + "-01",
            "00-" + kTrace + "-" + kSpan + "-1",
            "00-" + kTrace + "-" + kSpan + "-01-more",
+           "01-" + kTrace + "-" + kSpan + "-01x",
            "00-" + kTrace + "-" + kSpan + "-0x",
            "00-" + std::string(32, '0') + "-" + kSpan + "-01",
            "00-" + kTrace + "-" + std::string(16, '0') + "-01",
            "00-4BF92F3577B34DA6A3CE929D0E0E4736-" + kSpan + "-01",
+           "00-4bf92f3577b34da6a3ce929d0e0e473\"-" + kSpan + "-01",
            "00_" + kTrace + "-" + kSpan + "-01",
        }) {
     EXPECT_FALSE(ParseTraceparent(text).has_value()) << text;
@@ -47,4 +49,4 @@ TEST(RandomIdTest, HasTheLengthAndDiffers) {
 }
 
 }  // namespace
-}  // namespace phasor::trace
+}  // namespace phasor

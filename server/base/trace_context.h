@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The identity of a trace as callers send it: https://www.w3.org/TR/trace-context/.
-#ifndef PHASOR_SERVER_TRACE_TRACE_CONTEXT_H_
-#define PHASOR_SERVER_TRACE_TRACE_CONTEXT_H_
+#ifndef PHASOR_SERVER_BASE_TRACE_CONTEXT_H_
+#define PHASOR_SERVER_BASE_TRACE_CONTEXT_H_
 
 #include <optional>
 #include <string>
 #include <string_view>
 
-namespace phasor::trace {
+namespace phasor {
 
 // A span of a caller.
 struct TraceContext {
@@ -22,6 +22,6 @@ std::optional<TraceContext> ParseTraceparent(std::string_view text);
 // Random bytes, not all zero. Threads: any.
 std::string RandomId(size_t bytes);
 
-}  // namespace phasor::trace
+}  // namespace phasor
 
-#endif  // PHASOR_SERVER_TRACE_TRACE_CONTEXT_H_
+#endif  // PHASOR_SERVER_BASE_TRACE_CONTEXT_H_

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses traceparent, "00-<trace id, 32>-<parent id, 16>-<flags, 2>" in lower-case hexadecimal, and
 // makes ids. Later versions may append more.
-#include "server/trace/trace_context.h"
+#include "server/base/trace_context.h"
 
 #include <algorithm>
 
 #include "absl/random/random.h"
 #include "absl/strings/escaping.h"
 
-namespace phasor::trace {
+namespace phasor {
 namespace {
 
 constexpr size_t kLength = 55;
@@ -48,4 +48,4 @@ std::string RandomId(size_t bytes) {
   return id;
 }
 
-}  // namespace phasor::trace
+}  // namespace phasor
