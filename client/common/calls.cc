@@ -367,10 +367,7 @@ int64_t ElementCount(const TensorDesc& tensor) {
 }
 
 std::vector<int64_t> StridesOf(const TensorDesc& tensor) {
-  if (!tensor.strides.empty()) return tensor.strides;
-  std::vector<int64_t> strides(tensor.shape.size(), 1);
-  for (size_t d = strides.size(); d-- > 1;) strides[d - 1] = strides[d] * tensor.shape[d];
-  return strides;
+  return tensor.strides.empty() ? DenseStrides(tensor.shape) : tensor.strides;
 }
 
 bool RowsAreDense(TensorDesc tensor) {
