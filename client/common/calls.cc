@@ -12,6 +12,7 @@
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "kernels/spec/spec_base.h"
 #include "kernels/tensor/tensor_desc.h"
 
 namespace phasor::client_internal {
@@ -201,13 +202,6 @@ absl::Status CheckPositions(const PositionList& positions, std::string_view path
   }
   return CheckMemory({tensor->dtype, tensor->shape, {}},
                      static_cast<int64_t>(positions.bytes().size()), tensor_path);
-}
-
-absl::Status CheckBase(const Spec& spec, std::string_view path) {
-  const int bases = !spec.preset.empty() + !spec.config_json.empty() + !spec.encoder.empty();
-  if (bases <= 1) return absl::OkStatus();
-  return InvalidAt(StrCat(path, ".preset"),
-                   "more than one base; set at most one of preset, config_json and encoder");
 }
 
 std::string BatchItemPath(size_t i) { return StrCat("items[", i, "]"); }

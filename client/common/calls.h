@@ -48,9 +48,6 @@ absl::Status CheckPoolsApart(const std::vector<MoveCall>& calls);
 // INVALID_ARGUMENT: `values` is not a dense table, or its memory is too small.
 absl::Status CheckTableValues(const TensorView& values, std::string_view path);
 
-// INVALID_ARGUMENT: the spec has a second base, for which the wire has no field.
-absl::Status CheckBase(const Spec& spec, std::string_view path);
-
 // The bytes of a position tensor, exactly as many as its shape needs; empty for other kinds of
 // positions. ToRequest must have accepted the call.
 absl::Span<const std::byte> PositionBytes(const PositionList& positions);

@@ -27,6 +27,7 @@
 #include "kernels/base/status_macros.h"
 #include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
+#include "kernels/spec/spec_base.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/shared_memory_service.pb.h"
 #include "phasor/v1/table_service.pb.h"
