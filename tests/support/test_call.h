@@ -40,10 +40,6 @@ class Answer {
     MutexLock lock(&mu_);
     return released_;
   }
-  bool released_before_answer() {
-    MutexLock lock(&mu_);
-    return released_before_answer_;
-  }
   std::thread::id thread() {
     MutexLock lock(&mu_);
     return thread_;
@@ -82,7 +78,6 @@ class Answer {
   void SetReleased() {
     MutexLock lock(&mu_);
     ++released_;
-    released_before_answer_ = !result_.has_value();
   }
 
  private:
@@ -92,7 +87,6 @@ class Answer {
   std::thread::id thread_ ABSL_GUARDED_BY(mu_);
   int times_ ABSL_GUARDED_BY(mu_) = 0;
   int released_ ABSL_GUARDED_BY(mu_) = 0;
-  bool released_before_answer_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   bool admitted_ ABSL_GUARDED_BY(mu_) = false;
 };
