@@ -266,17 +266,17 @@ class AsyncClient:
 
     async def move_keys(self, *keys: Any, from_positions: Any, positions: Any, spec: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """As Client.move_keys."""
-        call = _calls.move(keys, from_positions, positions, spec, **{"pins": self._client._pins, **kwargs})
+        call = _calls.move(keys, from_positions, positions, spec, **self._client._with_pins(kwargs))
         return await self._rope(call, not kwargs.get("inplace") and kwargs.get("out") is None, timeout)
 
     async def write_paged(self, keys: Any, values: Any, *, timeout: float | None = None, **kwargs: Any) -> None:
         """As Client.write_paged."""
-        call = _calls.paged(keys, values, **{"pins": self._client._pins, **kwargs})
+        call = _calls.paged(keys, values, **self._client._with_pins(kwargs))
         await self._wait(self._client._native().rope_async, call, timeout)
 
     async def encode(self, spec: Any, positions: Any, *, timeout: float | None = None, **kwargs: Any) -> Any:
         """As Client.encode."""
-        call, like = _calls.encode(spec, positions, **{"pins": self._client._pins, **kwargs})
+        call, like = _calls.encode(spec, positions, **self._client._with_pins(kwargs))
         return await self._wait(self._client._native().encode_async, call, timeout, like)
 
     async def apply_rope_large(self, *tensors: Any, **kwargs: Any) -> Any:

@@ -45,20 +45,17 @@ class Batch:
 
     def apply_rope(self, *tensors: Any, positions: Any, spec: Any = None, **kwargs: Any) -> Handle:
         """As Client.apply_rope."""
-        return self._add_rope(_calls.rope(tensors, positions, spec, **self._pinned(kwargs)))
+        return self._add_rope(_calls.rope(tensors, positions, spec, **self._client._with_pins(kwargs)))
 
     def move_keys(self, *keys: Any, from_positions: Any, positions: Any, spec: Any, **kwargs: Any) -> Handle:
         """As Client.move_keys."""
-        return self._add_rope(_calls.move(keys, from_positions, positions, spec, **self._pinned(kwargs)))
+        return self._add_rope(_calls.move(keys, from_positions, positions, spec, **self._client._with_pins(kwargs)))
 
     def encode(self, spec: Any, positions: Any, **kwargs: Any) -> Handle:
         """As Client.encode."""
         handle = Handle()
-        self._encodes.append((handle, *_calls.encode(spec, positions, **self._pinned(kwargs))))
+        self._encodes.append((handle, *_calls.encode(spec, positions, **self._client._with_pins(kwargs))))
         return handle
-
-    def _pinned(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return {"pins": self._client._pins, **kwargs}
 
     def _add_rope(self, call: tuple[Any, ...]) -> Handle:
         handle = Handle()

@@ -134,6 +134,10 @@ class Client:
                 self._connected = native.Client(self._target, self._options, self._devices)
             return self._connected
 
+    def _with_pins(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call with the pins that hold for it: its own, or else the client's."""
+        return {**arguments, "pins": arguments.get("pins") or self._pins}
+
     # --- rotations --------------------------------------------------------------------------------
 
     def apply_rope(

@@ -59,15 +59,15 @@ class Stream:
 
     def apply_rope(self, *tensors: Any, positions: Any, spec: Any = None, **kwargs: Any) -> int:
         """Sends a rotation; arguments as Client.apply_rope."""
-        return self._write("rope", _calls.rope(tensors, positions, spec, **{"pins": self._client._pins, **kwargs}), None)
+        return self._write("rope", _calls.rope(tensors, positions, spec, **self._client._with_pins(kwargs)), None)
 
     def move_keys(self, *keys: Any, from_positions: Any, positions: Any, spec: Any, **kwargs: Any) -> int:
         """Sends a move of cached keys; arguments as Client.move_keys."""
-        return self._write("rope", _calls.move(keys, from_positions, positions, spec, **{"pins": self._client._pins, **kwargs}), None)
+        return self._write("rope", _calls.move(keys, from_positions, positions, spec, **self._client._with_pins(kwargs)), None)
 
     def encode(self, spec: Any, positions: Any, **kwargs: Any) -> int:
         """Sends an encoding; arguments as Client.encode."""
-        return self._write("encode", *_calls.encode(spec, positions, **{"pins": self._client._pins, **kwargs}))
+        return self._write("encode", *_calls.encode(spec, positions, **self._client._with_pins(kwargs)))
 
     def _write(self, kind: str, call: tuple[Any, ...], like: Any) -> int:
         if self._ended:

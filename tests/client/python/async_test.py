@@ -168,6 +168,24 @@ def test_every_call_has_a_coroutine(target):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("given", [{}, {"pins": None}])
+def test_the_pins_of_a_client_hold_for_all_its_coroutines(target, given):
+    caches = np.zeros((2, 2, 4, 2, 128), np.float32)
+    rotation = {"positions": range(5), "spec": LLAMA, **given}
+
+    async def main():
+        async with phasor.AsyncClient(target, pins=phasor.Pins(numerics_version=phasor.numerics_version + 1)) as client:
+            return await asyncio.gather(
+                client.apply_rope(x(), **rotation),
+                client.move_keys(x(), from_positions=range(5), **rotation),
+                client.write_paged(x(), x(), key_cache=caches[0], value_cache=caches[1], slot_mapping=np.arange(5), **rotation),
+                client.encode({"preset": "transformer", "dim": 8}, 3, **given),
+                return_exceptions=True,
+            )
+
+    assert [type(each) for each in asyncio.run(main())] == [phasor.FailedPrecondition] * 4
+
+
 def test_batches_and_streams_give_the_results_of_single_calls(target):
     async def main():
         async with phasor.AsyncClient(target) as client:

@@ -287,6 +287,34 @@ def test_pins_refuse_other_arithmetic(client, q):
             client.encode({"preset": "timestep-sin-cos", "dim": 4}, 3, pins=wrong)
 
 
+@pytest.mark.parametrize("given", [{}, {"pins": None}])
+def test_the_pins_of_a_client_hold_for_all_its_calls(client, q, given):
+    rotation, move, rows = {"positions": range(6), "spec": LLAMA, **given}, {"from_positions": range(6)}, ({"preset": "transformer", "dim": 4}, 3)
+    caches = {"key_cache": np.zeros((2, 3, 4, 128), np.float32), "value_cache": np.zeros((2, 3, 4, 128), np.float32)}
+    refused = phasor.Client(client._target, pins=phasor.Pins(numerics_version=phasor.numerics_version + 1))
+    for call in (
+        lambda client: client.apply_rope(q, **rotation),
+        lambda client: client.apply_rope_large(q, positions=range(6), spec=LLAMA),
+        lambda client: client.move_keys(q, **move, **rotation),
+        lambda client: client.write_paged(q, q, **caches, slot_mapping=np.arange(6), **rotation),
+        lambda client: client.encode(*rows, **given),
+        lambda client: client.attention_bias("alibi", heads=4, queries=[1], keys=range(2), **given),
+    ):
+        call(client)
+        for other in (refused, pickle.loads(pickle.dumps(refused))):
+            with pytest.raises(phasor.FailedPrecondition, match="numerics_version"):
+                call(other)
+    refused.apply_rope(q, **rotation | {"pins": phasor.Pins()})
+    with refused.batch() as batch:
+        handles = [batch.apply_rope(q, **rotation), batch.move_keys(q, **move, **rotation), batch.encode(*rows, **given)]
+    with refused.stream() as rotations, refused.stream() as encodings:
+        rotations.apply_rope(q, **rotation)
+        rotations.move_keys(q, **move, **rotation)
+        encodings.encode(*rows, **given)
+        handles += [*rotations, *encodings]
+    assert [type(handle.exception()) for handle in handles] == [phasor.FailedPrecondition] * 6
+
+
 # --- errors ---
 
 

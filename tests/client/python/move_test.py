@@ -284,6 +284,8 @@ def test_pins_hold(client):
     for changes in ({"specs": [phasor.KeySpec(SPEC, fingerprint="0" * 64)]}, {"pins": phasor.Pins(numerics_version=999)}):
         with pytest.raises(phasor.FailedPrecondition):
             client.move_paged([cache], **one_layer(**changes))
+    with pytest.raises(phasor.FailedPrecondition):
+        phasor.Client(client._target, pins=phasor.Pins(numerics_version=999)).move_paged([cache], **one_layer())
     client.move_paged([cache], **one_layer(specs=[phasor.KeySpec(SPEC, fingerprint=SPEC.fingerprint)]))
     check_moved(cache, "float32")
 
