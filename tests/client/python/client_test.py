@@ -75,6 +75,23 @@ def test_paged_caches_hold_what_the_slots_say(client, q):
     assert key_cache.tobytes() == wanted_keys.tobytes() and value_cache.tobytes() == wanted_values.tobytes()
 
 
+def test_paged_caches_of_float8_have_a_scale_for_keys_and_one_for_values(client, q):
+    x, float8 = q.astype(ml_dtypes.bfloat16), ml_dtypes.float8_e4m3fn
+    call = {"positions": range(6), "spec": LLAMA}
+    caches = {"key_cache": np.zeros((1, 6, 4, 128), float8), "value_cache": np.zeros((1, 6, 4, 128), float8), "slot_mapping": np.arange(6)}
+    client.write_paged(x, x, **call, **caches, inv_scale=(2.0, 4.0))
+    keys = phasor.apply_rope(x, **call, out_dtype="float8_e4m3", inv_scale=2.0)
+    assert caches["key_cache"].tobytes() == keys.tobytes() and caches["value_cache"].tobytes() == (x * 4).astype(float8).tobytes()
+    with pytest.raises(phasor.InvalidArgument, match="inv_scale: 3 numbers"):
+        client.write_paged(x, x, **call, **caches, inv_scale=(1.0, 2.0, 3.0))
+
+
+@pytest.mark.parametrize("arguments", [{"inplace": True, "out": 0}, {"inplace": True, "out_dtype": "float32"}, {"out": 0, "out_dtype": "float32"}])
+def test_there_is_one_way_to_say_where_results_go(client, q, arguments):
+    with pytest.raises(phasor.InvalidArgument, match="set together with out"):
+        client.apply_rope(q, positions=range(6), spec=LLAMA, **arguments)
+
+
 def test_encodings_add_to_embeddings(client):
     spec = {"preset": "transformer", "dim": 16}
     embeddings = np.random.default_rng(2).standard_normal((2, 5, 16)).astype(np.float32)
@@ -405,3 +422,13 @@ def test_resolved_specs_as_the_command_line_prints_them(client):
     cos, sin = resolved.cos_sin(range(4), layout="duplicated")
     table = client.encode("llama-3.1-8b", range(4), form="cos_sin_duplicated")
     assert np.array_equal(cos, table[:, 0]) and np.array_equal(sin, table[:, 1])
+    cos, sin = resolved.cos_sin(range(4), layout="repeated")
+    assert np.array_equal(cos, table[:, 0, :64].repeat(2, -1)) and np.array_equal(sin, table[:, 1, :64].repeat(2, -1))
+
+
+def test_resolved_pairs_have_whole_turns_phases_and_axes(client):
+    turns, axes, phases = [2.25, 0.5, 0.25, 0.125], [0, 1, 1, 0], [0.25, 0, 0.5, 0]
+    fields = {"axes": 2, "axis_rule": "list", "axis_of_pair": axes, "inv_freq": turns, "phase": phases}
+    resolved = client.resolve({"kind": "rotary", "head_dim": 8, "pairing": "half_split", "family": "explicit", "frequency_unit": "turns", **fields})
+    assert [(pair.turns, pair.axis, pair.phase) for pair in resolved.pairs] == list(zip(turns, axes, phases, strict=True))
+    assert resolved.axis.tolist() == axes and resolved.inv_freq.tolist() == [2 * np.pi * each for each in turns]

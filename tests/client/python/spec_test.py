@@ -16,6 +16,7 @@ def test_specs_are_values():
     assert spec != phasor.Spec("llama-3") and len({spec, phasor.Spec("llama-3")}) == 2
     assert pickle.loads(pickle.dumps(spec)) == spec and eval(repr(spec), {"Spec": phasor.Spec}) == spec
     assert spec.to_dict() == {"preset": "llama-3", "rope_theta": 1e6}
+    assert spec.replace(head_dim=64) == phasor.Spec("llama-3", head_dim=64, rope_theta=1e6) != phasor.Spec("llama-3", rope_theta=1e6)
     assert spec.replace(rope_theta=None) == phasor.Spec("llama-3")
     assert len(spec.fingerprint) == 32 and spec.fingerprint != phasor.Spec("llama-3").fingerprint
 
@@ -104,6 +105,8 @@ def test_all_layers_of_a_model(client):
     for number in (0, 5):
         spec = phasor.Spec.from_config(config, layer_type=str(number))
         assert layers[number].spec.fingerprint == layers[number].fingerprint == spec.fingerprint
+        assert phasor.Spec.from_config(config).replace(layer_type=str(number)).fingerprint == spec.fingerprint
+        assert phasor.Spec.from_config(config, sub_config="text_config", layer_type=str(number)).fingerprint == spec.fingerprint
     assert (layers[5].attention_factor, layers[5].width) == (1.0, 256)
     assert parts["vision_config"].layers == () and "siglip_vision_model" in parts["vision_config"].error
     still = client.resolve_model({"model_type": "smollm3"}, rope_theta=7.0)[""].layers
