@@ -123,6 +123,9 @@ TEST(ChunkedItemTest, EncodeTakesAddToOrNothing) {
   EXPECT_EQ(plain.Cut(RunAt(0, 9), 0, {}, kMessage)->response_bytes, 9 * 32);
   EXPECT_THAT(plain.Cut(RunAt(0, 1000), 0, {}, 20000),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("response is too large")));
+  constexpr int64_t kRoom = 16 << 10;  // of an answer, beside its elements
+  EXPECT_FALSE(plain.Cut(RunAt(0, 10), 0, {}, 10 * 32 + kRoom - 1).ok());
+  EXPECT_TRUE(plain.Cut(RunAt(0, 10), 0, {}, 10 * 32 + kRoom).ok());
   v1::EncodeItem adds = EncodeOf(10);
   SetShape(adds.mutable_add_to(), v1::DTYPE_FLOAT32, {10, 8});
   const ChunkedItem item = Open(adds).value();
@@ -130,6 +133,16 @@ TEST(ChunkedItemTest, EncodeTakesAddToOrNothing) {
   EXPECT_TRUE(item.Cut(RunAt(0, 2), 0, {Pieces(rows, 0)}, kMessage).ok());
   EXPECT_THAT(item.Cut(RunAt(0, 2), 0, {}, kMessage),
               StatusIs(kInvalid, HasSubstr("raw: 0 entries; must be 1")));
+}
+
+TEST(ChunkedItemTest, PositionsThatAreKeptHaveALimit) {
+  v1::EncodeItem item = EncodeOf(1);
+  SetShape(item.mutable_positions()->mutable_tensor(), v1::DTYPE_INT64,
+           {kMaxKeptPositionBytes / 8 + 1});
+  const std::string numbers(kMaxKeptPositionBytes + 8, '\0');
+  EXPECT_THAT(Open(item, {Pieces(numbers, 0)}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("item.positions: 67108872 bytes; must be at most 67108864")));
 }
 
 TEST(ChunkedItemTest, OpensOnlyWhatCanBeCut) {

@@ -213,6 +213,10 @@ TEST_F(MoveKeysTest, TheTokensOfABatchAreLimitedTogether) {
   request.mutable_item()->mutable_groups(0)->mutable_slots()->add_slots(1);
   EXPECT_THAT(View(BatchOfMoves({request, request})),
               StatusIs(kExhausted, HasSubstr("items: more than 1048576 tokens together")));
+  v1::MoveKeysRequest negative = request;
+  negative.mutable_item()->mutable_groups(0)->mutable_runs(0)->set_count(-(1 << 19));
+  EXPECT_THAT(View(BatchOfMoves({negative, request, request})),
+              StatusIs(kExhausted, HasSubstr("items: more than 1048576 tokens together")));
   request.mutable_item()->mutable_groups(0)->mutable_runs(0)->set_count(INT64_MAX);
   EXPECT_THAT(View(BatchOfMoves({request, request})),
               StatusIs(kExhausted, HasSubstr("items: more")));

@@ -25,6 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 constexpr int kInvalidCode = static_cast<int>(absl::StatusCode::kInvalidArgument);
+constexpr int kExhaustedCode = static_cast<int>(absl::StatusCode::kResourceExhausted);
 constexpr int kUnavailable = static_cast<int>(absl::StatusCode::kUnavailable);
 
 TEST(StreamTest, ItemsHaveTheBytesOfUnaryCalls) {
@@ -82,6 +83,29 @@ TEST(StreamTest, EncodeStreamsToo) {
   EXPECT_EQ(opening.result().output().shape(0), 100);
   ASSERT_EQ(chunk.raw_size(), 1);
   EXPECT_EQ(chunk.raw(0), item.raw(0));
+}
+
+// The plan of the widest spec has more than 1 MiB, which the item or its opening keeps.
+TEST(StreamTest, LargePlansCountAgainstTheBudget) {
+  engine::EngineOptions options = TestServer::SmallEngine();
+  options.max_inflight_bytes = 1 << 20;
+  TestServer server(options);
+  const auto stub = v1::PositionEmbeddingService::NewStub(server.channel());
+  grpc::ClientContext context;
+  const auto stream = stub->StreamEncode(&context);
+  v1::StreamEncodeRequest request;
+  *request.mutable_item() = EncodeOf(1);
+  request.mutable_item()->mutable_spec()->set_dim(65536);
+  for (const bool chunked : {false, true}) {
+    request.set_chunked(chunked);
+    ASSERT_TRUE(stream->Write(request));
+    v1::StreamEncodeResponse answer;
+    ASSERT_TRUE(stream->Read(&answer));
+    EXPECT_EQ(answer.result().status().code(), kExhaustedCode);
+    EXPECT_THAT(answer.result().status().message(), HasSubstr("request and response: "));
+  }
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
 }
 
 TEST(StreamTest, AnItemsErrorLeavesTheStreamOpen) {
@@ -206,8 +230,10 @@ TEST(StreamChunksTest, OpenItemsHaveIdsOfTheirOwnAndALimit) {
   EXPECT_THAT(stream.Read().result().status().message(), HasSubstr("too many chunked items"));
   ASSERT_TRUE(stream.WriteRun(3, 0, 10));
   EXPECT_EQ(stream.Read().result().status().code(), 0);
-  ASSERT_TRUE(stream.Open(1000, 0));
-  EXPECT_EQ(stream.Read().result().status().code(), 0);
+  for (int i = 0; i < 2; ++i) {  // without tokens, it does not stay open
+    ASSERT_TRUE(stream.Open(1000, 0));
+    EXPECT_EQ(stream.Read().result().status().code(), 0);
+  }
   stream.WritesDone();
   EXPECT_TRUE(stream.Finish().ok());
   ExpectNothingLeft(server);

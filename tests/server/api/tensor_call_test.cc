@@ -159,6 +159,18 @@ TEST(TensorCallTest, LargeAnswersOfOtherMethodsAreNotSentWhileTheBudgetIsSpent) 
   EXPECT_EQ(server.engine().stats().inflight_bytes, 0);
 }
 
+// The plan of the widest spec has more than 1 MiB, which the call keeps.
+TEST(TensorCallTest, LargePlansCountAgainstTheBudget) {
+  engine::EngineOptions options = TestServer::SmallEngine();
+  options.max_inflight_bytes = 1 << 20;
+  TestServer server(options);
+  v1::EncodeRequest request = EncodeRequestOf(1);
+  request.mutable_item()->mutable_spec()->set_dim(65536);
+  const grpc::Status status = server.Call("Encode", request.SerializeAsString());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("request and response: "));
+}
+
 TEST(TensorCallTest, BackendFailureIsTheStatusOfTheCall) {
   for (const int64_t inline_bytes : {0, 1 << 20}) {
     engine::EngineOptions options = TestServer::SmallEngine();

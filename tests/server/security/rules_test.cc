@@ -120,6 +120,23 @@ TEST_F(RulesTest, ThePolicyDecidesWhatAnIdentityMay) {
               StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("a caller without a name")));
 }
 
+TEST_F(RulesTest, TheFirstNameWithAGrantOfItsOwnWinsOverThatOfEverybody) {
+  const auto rules = Load(false, true, R"({"identity": "*", "methods": ["a.B/One"]},
+      {"identity": "san:b", "methods": ["a.B/Two"], "max_regions": 3},
+      {"identity": "san:c", "methods": ["a.B/One"], "max_regions": 5})");
+  Presented named = {.certificate = true};
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{"a", "b", "c"}, {"b", "c", "a"}, {"b", "a"}}) {
+    named.names = names;
+    const Decision decision = rules->Decide(named, "a.B/Two");
+    EXPECT_TRUE(decision.status.ok()) << decision.status;
+    EXPECT_EQ(decision.identity, "san:b");
+    EXPECT_EQ(decision.max_regions, 3);
+  }
+  named.names = {"x", "y"};
+  EXPECT_EQ(rules->Decide(named, kMethod).identity, "san:x");
+}
+
 TEST_F(RulesTest, QuotasGoOnCountingUnlessTheirBoundsChange) {
   const std::string policy = R"({"identity": "token:ci", "methods": ["*"], "max_inflight_bytes": )";
   const Presented ci = WithToken("Bearer " + token_);
