@@ -45,8 +45,7 @@ std::string Head(const MetricFamily& family) {
   absl::string_view name = family.name;
   const std::string type = TypeOf(family);
   if (type == "counter") name = absl::StripSuffix(name, kTotal);
-  const std::string help =
-      absl::StrReplaceAll(family.help, {{"\\", "\\\\"}, {"\n", "\\n"}, {"\"", "\\\""}});
+  const std::string help = absl::StrReplaceAll(family.help, {{"\\", "\\\\"}, {"\"", "\\\""}});
   return absl::StrCat("# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
 }
 

@@ -140,11 +140,11 @@ TEST(CallMetricsTest, ABucketHasTheLastSampledTraceOnceOneHasBeenAskedFor) {
   end(absl::Milliseconds(2), "a", "01");
   EXPECT_TRUE(traces().empty()) << "kept before anybody asked";
   end(absl::Milliseconds(2), "b", "01");
-  end(absl::Milliseconds(2), "c", "0b");  // other flags may be set too
-  end(absl::Milliseconds(2), "d", "0a");  // not sampled
-  end(absl::Milliseconds(2), "d", "");    // not valid
+  end(absl::Microseconds(2500), "c", "0b");  // other flags may be set too
+  end(absl::Milliseconds(2), "d", "0a");     // not sampled
+  end(absl::Milliseconds(2), "d", "");       // not valid
   end(absl::Seconds(31), "e", "01");
-  // 2 ms is in the bucket up to 2.5 ms, 31 s in that without a bound.
+  // 2 ms and 2.5 ms are in the bucket up to 2.5 ms, 31 s in that without a bound.
   EXPECT_EQ(traces(), (std::map<size_t, std::string>{{5, "c"}, {18, "e"}}));
 }
 

@@ -31,14 +31,14 @@ TEST(OpenMetricsTest, CountersAreNamedWithoutTotalAndThePageHasAnEnd) {
   prometheus::Registry registry;
   prometheus::BuildCounter()
       .Name("calls_total")
-      .Help("a \"b\"")
+      .Help("a \"b\\\"")
       .Register(registry)
       .Add({{"k", "v"}})
       .Increment(3);
   prometheus::BuildGauge().Name("bytes").Help("c").Register(registry).Add({}).Set(0.25);
   const std::string page = OpenMetricsText(registry.Collect(), None);
-  EXPECT_THAT(
-      page, HasSubstr("# HELP calls a \\\"b\\\"\n# TYPE calls counter\ncalls_total{k=\"v\"} 3\n"));
+  EXPECT_THAT(page, HasSubstr("# HELP calls a \\\"b\\\\\\\"\n"
+                              "# TYPE calls counter\ncalls_total{k=\"v\"} 3\n"));
   EXPECT_THAT(page, HasSubstr("# TYPE bytes gauge\nbytes 0.25\n"));
   EXPECT_THAT(page, EndsWith("\n# EOF\n"));
 }
