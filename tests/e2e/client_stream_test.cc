@@ -145,6 +145,12 @@ TEST_F(ClientStreamTest, ChunksHaveTheBytesOfTheWholeForEveryFormOfCall) {
   std::vector<int64_t> numbers(600);
   std::iota(numbers.begin(), numbers.end(), 40);
   ExpectChunksEqual({.spec = rope, .positions = View(numbers, {2, 300})}, {2, 300, 2, 32}, 5000);
+  const std::vector<int64_t> from(numbers.rbegin(), numbers.rend());
+  ExpectChunksEqual({.spec = rope,
+                     .positions = View(numbers, {2, 300}),
+                     .direction = Direction::kDelta,
+                     .from_positions = View(from, {2, 300})},
+                    {2, 300, 2, 32}, 5000);
 }
 
 TEST_F(ClientStreamTest, ChunksShowTheirProgress) {

@@ -146,6 +146,17 @@ TEST(CallsTest, RejectsInPlaceWithOtherStrides) {
                 "item.tensors[0].output: in place with other strides; must be the input's"));
 }
 
+TEST(CallsTest, RejectsInPlaceWithAnotherType) {
+  std::vector<BFloat16> x(8);
+  RopeCall call;
+  call.tensors = {MutableView(x, {2, 1, 4})};
+  call.tensors[0].output.desc.dtype = Dtype::kFloat8E4M3;
+  call.tensors[0].output.bytes = 8;
+  EXPECT_EQ(ToRequest(call, "item").status(),
+            absl::InvalidArgumentError(
+                "item.tensors[0].output: in place with another type; must be elsewhere"));
+}
+
 TEST(CallsTest, RejectsStridedPositions) {
   const std::vector<int64_t> numbers(8);
   EncodeCall call;
