@@ -13,6 +13,7 @@
 #include "tests/support/backends.h"
 #include "tests/support/bias_golden.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/tables.h"
 #include "tests/support/tensors.h"
 
 namespace phasor {
@@ -22,6 +23,7 @@ using ::phasor::testing::IsOk;
 using ::phasor::testing::kInvalid;
 using ::phasor::testing::StatusIs;
 using ::phasor::testing::Tensor;
+using ::testing::_;
 using ::testing::HasSubstr;
 
 // Three queries from position 100 on and `keys` keys from 97 on, as in decoding with a cache.
@@ -339,6 +341,22 @@ TEST(BiasTest, FingerprintTellsRulesApartAndCanBePinned) {
   EXPECT_THAT(
       PrepareBias(pinned, nullptr, "item"),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("item.pins.spec_fingerprint")));
+}
+
+TEST(BiasTest, FingerprintIsOfTheBytesOfAStoredTable) {
+  BiasRequest request = Request("t5", 2, 4);
+  request.table = "t";
+  std::vector<float> values(64, 1.0f);
+  const auto prepare = [&] {
+    const testing::OneTable tables(testing::MakeTable("t", Dtype::kFloat32, 32, 2, values));
+    return PrepareBias(request, &tables, "item");
+  };
+  const auto before = prepare();
+  ASSERT_THAT(before, IsOk());
+  request.pins.spec_fingerprint = before->fingerprint;
+  EXPECT_THAT(prepare(), IsOk());
+  values[63] = 2.0f;  // another table of the same name
+  EXPECT_THAT(prepare(), StatusIs(absl::StatusCode::kFailedPrecondition, _));
 }
 
 }  // namespace
