@@ -18,7 +18,7 @@ except ImportError as error:
 
 KEDA = {
     "metrics": {"serviceMonitor": {"enabled": True}},
-    "autoscaling": {"enabled": True, "by": "keda", "prometheusAddress": "http://prometheus:9090"},
+    "autoscaling": {"enabled": True, "by": "keda", "metric": "queueTime", "prometheusAddress": "http://prometheus:9090"},
 }
 
 
@@ -195,6 +195,7 @@ class KedaTest(unittest.TestCase):
         wait, filled = trigger("queueTime"), trigger("bytesInFlight")
         self.assertEqual((float(wait["metadata"]["threshold"]), wait["metricType"]), (0.005, "Value"))
         self.assertEqual((filled["metadata"]["threshold"], filled["metricType"]), (str(512 << 20), "AverageValue"))
+        self.assertEqual(trigger("cpu"), {"type": "cpu", "metricType": "Utilization", "metadata": {"value": "70"}})
 
     def test_it_owns_the_number_of_pods(self):
         scaled = chart.render_values(KEDA)

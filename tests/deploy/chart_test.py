@@ -344,8 +344,6 @@ class VariantsTest(unittest.TestCase):
         (deployment,), (scaler,) = (chart.of_kind(documents, k) for k in ("Deployment", "HorizontalPodAutoscaler"))
         self.assertNotIn("replicas", deployment["spec"])
         self.assertEqual(scaler["spec"]["scaleTargetRef"]["name"], deployment["metadata"]["name"])
-        (metric,) = scaler["spec"]["metrics"]
-        self.assertEqual(metric["pods"]["metric"]["name"], "phasor_queue_seconds_mean")
 
     def test_notes_warn_of_an_open_server_and_not_of_a_closed_one(self):
         self.assertIn("plaintext", chart.notes({}))
@@ -464,6 +462,12 @@ class DocumentTest(unittest.TestCase):
             (scaler,) = chart.of_kind(documents, "HorizontalPodAutoscaler")
             asked.add(scaler["spec"]["metrics"][0]["pods"]["metric"]["name"])
         self.assertEqual(made, asked)
+
+    def test_autoscaling_needs_no_adapter_unless_it_is_asked_to(self):
+        (scaler,) = chart.of_kind(chart.render_values({"autoscaling": {"enabled": True}}), "HorizontalPodAutoscaler")
+        target = {"type": "Utilization", "averageUtilization": 70}
+        self.assertEqual(scaler["spec"]["metrics"], [{"type": "Resource", "resource": {"name": "cpu", "target": target}}])
+        self.assertTrue(chart.server_of(chart.render_values({}))["resources"]["requests"]["cpu"])
 
 
 class PlainManifestTest(unittest.TestCase):

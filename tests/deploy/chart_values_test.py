@@ -126,6 +126,7 @@ OTHER = {
     "autoscaling.metric": "bytesInFlight",
     "autoscaling.by": "keda",
     "autoscaling.prometheusAddress": "https://prometheus:9090",
+    "autoscaling.targetCpu": 50,
     "autoscaling.targetQueueTime": "10m",
     "autoscaling.targetBytesInFlight": "256Mi",
     "autoscaling.scaleDownStabilizationSeconds": 60,
@@ -174,7 +175,7 @@ OTHER = {
 # What must be set before a value has an effect, by the longest path that is a beginning of its own.
 ROOM = {"resources": {"limits": {"memory": "8Gi"}}}
 KEDA = {"metrics": {"serviceMonitor": {"enabled": True}},
-        "autoscaling": {"enabled": True, "prometheusAddress": "http://prometheus:9090"}}
+        "autoscaling": {"enabled": True, "metric": "queueTime", "prometheusAddress": "http://prometheus:9090"}}
 GIVEN = {
     "gpu.": {"gpu": {"enabled": True}},
     "gpu.enabled": {},
@@ -201,6 +202,7 @@ GIVEN = {
     "autoscaling.": KEDA,
     "autoscaling.enabled": {},
     "autoscaling.prometheusAddress": KEDA | {"autoscaling": KEDA["autoscaling"] | {"by": "keda"}},
+    "autoscaling.targetCpu": {"autoscaling": {"enabled": True}},
     "autoscaling.targetBytesInFlight": {"autoscaling": {"enabled": True, "metric": "bytesInFlight"}},
     "networkPolicy.": {"networkPolicy": {"enabled": True}},
     "networkPolicy.enabled": {},

@@ -123,7 +123,7 @@ class KServeTest(unittest.TestCase):
         target = SCALER["spec"]["scaleTargetRef"]
         self.assertEqual((target["kind"], target["name"]), ("Deployment", f"{SERVICE['metadata']['name']}-predictor"))
         self.assertEqual(SCALER["spec"]["minReplicas"], SERVICE["spec"]["predictor"]["minReplicas"])
-        given = {"autoscaling": {"enabled": True}}
+        given = {"autoscaling": {"enabled": True, "metric": "queueTime"}}
         (of_chart,) = chart.of_kind(chart.render_values(given), "HorizontalPodAutoscaler")
         self.assertEqual(SCALER["spec"]["metrics"], of_chart["spec"]["metrics"])
 
