@@ -172,6 +172,7 @@ TEST_F(ListenerTest, ClosesTheOldestForOneTooMany) {
   std::vector<FileDescriptor> clients;
   for (size_t i = 0; i < 6; ++i) {
     clients.push_back(ConnectTo(address()));
+    ASSERT_TRUE(Eventually([&] { return listener_->stats().accepted > static_cast<int64_t>(i); }));
     Accepted(i);
     if (i >= 2) {
       EXPECT_TRUE(WaitForClose(clients[i - 2].get())) << i;
