@@ -300,6 +300,19 @@ class VariantsTest(unittest.TestCase):
         (deployment,) = chart.of_kind(documents, "Deployment")
         kubernetes_validate.validate(deployment, kubernetes_validate.latest_version(), strict=True)
 
+    def test_native_sidecars_are_refused_where_kubernetes_has_none(self):
+        with tempfile.TemporaryDirectory() as directory:
+            older = pathlib.Path(directory) / "phasor"
+            shutil.copytree(chart.CHART, older)
+            checks = older / "templates/_server.tpl"
+            text = checks.read_text(encoding="utf-8")
+            checks.write_text(text.replace(".Capabilities.KubeVersion.Version", '"v1.28.15"'), encoding="utf-8")
+            native = {"sidecar": chart.values("sidecar")["sidecar"] | {"native": True}}
+            for name, given in (("rest.enabled", {"rest": {"enabled": True}}), ("sidecar.native", native)):
+                with self.assertRaisesRegex(helm_python.HelmError, f"{name}: needs native sidecars"):
+                    chart.render_values(given, older)
+            chart.render_values(chart.values("sidecar"), older)
+
     def test_sidecar_shares_memory_and_is_not_on_the_network(self):
         documents = chart.render("sidecar")
         server, pod = chart.server_of(documents), chart.pod_of(documents)

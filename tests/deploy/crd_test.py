@@ -9,7 +9,6 @@ import sys
 import unittest
 
 try:
-    import kubernetes_validate
     import yaml
 
     import chart
@@ -24,7 +23,6 @@ except ImportError as error:  # PackageNotFoundError is one
 KSERVE = pathlib.Path(__file__).resolve().parents[2] / "deploy/kserve"
 RUNTIME = yaml.safe_load((KSERVE / "serving-runtime.yaml").read_text(encoding="utf-8"))
 SERVICE = yaml.safe_load((KSERVE / "inference-service.yaml").read_text(encoding="utf-8"))
-SCALER = yaml.safe_load((KSERVE / "autoscaler.yaml").read_text(encoding="utf-8"))
 
 
 # Kinds of the chart, and where their schemas are.
@@ -102,14 +100,16 @@ class KServeTest(unittest.TestCase):
             {"name": f["name"], "version": f["version"]} for f in spec["supportedModelFormats"]
         ])
 
-    def test_first_port_is_cleartext_http2_and_probed(self):
+    def test_first_port_is_cleartext_http2_and_the_admin_port_is_probed(self):
         (container,) = RUNTIME["spec"]["containers"]
         self.assertEqual(container["name"], "kserve-container")
         self.assertEqual(container["ports"][0]["name"], "h2c")
         port = container["ports"][0]["containerPort"]
         self.assertIn(f"--listen=0.0.0.0:{port}", container["args"])
+        (admin,) = [p["containerPort"] for p in container["ports"] if p["name"] == "grpc-admin"]
+        self.assertIn(f"--admin-listen=0.0.0.0:{admin}", container["args"])
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-            self.assertEqual(container[probe]["grpc"]["port"], port)
+            self.assertEqual(container[probe]["grpc"]["port"], admin)
 
     def test_prometheus_is_sent_to_the_port_of_metrics(self):
         (container,) = RUNTIME["spec"]["containers"]
@@ -117,15 +117,13 @@ class KServeTest(unittest.TestCase):
         self.assertIn(f"--metrics-listen=0.0.0.0:{port}", container["args"])
         self.assertIn(int(port), [p["containerPort"] for p in container["ports"]])
 
-    def test_it_is_scaled_by_waiting_calls_and_not_by_cpu(self):
-        self.assertEqual(SERVICE["metadata"]["annotations"]["serving.kserve.io/autoscalerClass"], "external")
-        kubernetes_validate.validate(SCALER, kubernetes_validate.latest_version(), strict=True)
-        target = SCALER["spec"]["scaleTargetRef"]
-        self.assertEqual((target["kind"], target["name"]), ("Deployment", f"{SERVICE['metadata']['name']}-predictor"))
-        self.assertEqual(SCALER["spec"]["minReplicas"], SERVICE["spec"]["predictor"]["minReplicas"])
-        given = {"autoscaling": {"enabled": True, "metric": "queueTime"}}
-        (of_chart,) = chart.of_kind(chart.render_values(given), "HorizontalPodAutoscaler")
-        self.assertEqual(SCALER["spec"]["metrics"], of_chart["spec"]["metrics"])
+    def test_it_is_scaled_as_the_chart_scales(self):
+        (scaler,) = chart.of_kind(chart.render_values({"autoscaling": {"enabled": True}}), "HorizontalPodAutoscaler")
+        (metric,), predictor = scaler["spec"]["metrics"], SERVICE["spec"]["predictor"]
+        self.assertEqual(predictor["scaleMetric"], metric["resource"]["name"])
+        self.assertEqual(predictor["scaleTarget"], metric["resource"]["target"]["averageUtilization"])
+        for bound in ("minReplicas", "maxReplicas"):
+            self.assertEqual(predictor[bound], scaler["spec"][bound])
 
     def test_grace_period_covers_the_drain(self):
         (container,) = RUNTIME["spec"]["containers"]

@@ -68,6 +68,10 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- if and $v.node.enabled $v.node.prepare.enabled (not (and $v.podSecurityContext.runAsUser $v.podSecurityContext.runAsGroup)) -}}
 {{- fail "node.prepare.enabled: nobody knows which user the directory is for; set podSecurityContext.runAsUser and runAsGroup, or prepare the directory on the nodes yourself" -}}
 {{- end -}}
+{{- $native := or (and $v.rest.enabled "rest.enabled") (and $v.sidecar.enabled $v.sidecar.native "sidecar.native") -}}
+{{- if and $native (semverCompare "<1.29.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "%s: needs native sidecars, which Kubernetes %s does not have; use 1.29 or newer" $native .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
 {{- $devices := splitList "," (toString $v.gpu.devices) -}}
 {{- if and $v.gpu.enabled (ne (toString $v.gpu.devices) "all") (gt (len $devices) (int $v.gpu.count)) -}}
 {{- fail (printf "gpu.devices: names %d devices, and the pod has gpu.count, %d; name fewer or ask for more" (len $devices) (int $v.gpu.count)) -}}
