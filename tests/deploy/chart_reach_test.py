@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests how callers reach what the chart renders: by which addresses, from pods of the same node, through gateways,
-with a certificate of cert-manager; and how KEDA scales it."""
+with a certificate of cert-manager; and how it is scaled."""
 
 import pathlib
 import re
@@ -161,6 +161,20 @@ class RestTest(unittest.TestCase):
         self.assertEqual(heap({}), 256 << 20)
         self.assertEqual(heap({"resources": {"limits": {"memory": "2Gi"}}}), 1 << 30)
         self.assertIsNone(heap({"resources": {"limits": None}}))
+
+
+class AutoscalerTest(unittest.TestCase):
+    def test_autoscaling_owns_the_number_of_pods(self):
+        documents = chart.render_values({"autoscaling": {"enabled": True}})
+        (deployment,), (scaler,) = (chart.of_kind(documents, k) for k in ("Deployment", "HorizontalPodAutoscaler"))
+        self.assertNotIn("replicas", deployment["spec"])
+        self.assertEqual(scaler["spec"]["scaleTargetRef"]["name"], deployment["metadata"]["name"])
+
+    def test_autoscaling_needs_no_adapter_unless_it_is_asked_to(self):
+        (scaler,) = chart.of_kind(chart.render_values({"autoscaling": {"enabled": True}}), "HorizontalPodAutoscaler")
+        target = {"type": "Utilization", "averageUtilization": 70}
+        self.assertEqual(scaler["spec"]["metrics"], [{"type": "Resource", "resource": {"name": "cpu", "target": target}}])
+        self.assertTrue(chart.server_of(chart.render_values({}))["resources"]["requests"]["cpu"])
 
 
 class KedaTest(unittest.TestCase):

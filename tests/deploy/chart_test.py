@@ -352,12 +352,6 @@ class VariantsTest(unittest.TestCase):
         kubernetes_validate.validate(pod, "1.27", strict=True)
         self.assertEqual([c["name"] for c in pod["spec"]["containers"]], ["model", "phasor"])
 
-    def test_autoscaling_owns_the_number_of_pods(self):
-        documents = chart.render_values({"autoscaling": {"enabled": True}})
-        (deployment,), (scaler,) = (chart.of_kind(documents, k) for k in ("Deployment", "HorizontalPodAutoscaler"))
-        self.assertNotIn("replicas", deployment["spec"])
-        self.assertEqual(scaler["spec"]["scaleTargetRef"]["name"], deployment["metadata"]["name"])
-
     def test_notes_warn_of_an_open_server_and_not_of_a_closed_one(self):
         self.assertIn("plaintext", chart.notes({}))
         self.assertIn("every pod of the cluster may call", chart.notes({}))
@@ -475,12 +469,6 @@ class DocumentTest(unittest.TestCase):
             (scaler,) = chart.of_kind(documents, "HorizontalPodAutoscaler")
             asked.add(scaler["spec"]["metrics"][0]["pods"]["metric"]["name"])
         self.assertEqual(made, asked)
-
-    def test_autoscaling_needs_no_adapter_unless_it_is_asked_to(self):
-        (scaler,) = chart.of_kind(chart.render_values({"autoscaling": {"enabled": True}}), "HorizontalPodAutoscaler")
-        target = {"type": "Utilization", "averageUtilization": 70}
-        self.assertEqual(scaler["spec"]["metrics"], [{"type": "Resource", "resource": {"name": "cpu", "target": target}}])
-        self.assertTrue(chart.server_of(chart.render_values({}))["resources"]["requests"]["cpu"])
 
 
 class PlainManifestTest(unittest.TestCase):

@@ -80,14 +80,18 @@ def expressions():
     """(panel, expression) as Grafana sends them."""
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", []):
-            text = target["expr"].replace("$__rate_interval", "5s").replace("$instance", ".*").replace("$job", "phasor")
-            yield panel["title"], text
+            text = target["expr"].replace("$__rate_interval", "5s").replace("$job", "phasor")
+            yield panel["title"], text.replace("$namespace", ".*").replace("$instance", ".*")
+
+
+def series(text):
+    """Names of metrics in an expression, each as often as it is there."""
+    return METRIC.findall(re.sub(r"(?:by|without) \([^)]*\)|\"[^\"]*\"", "", text))
 
 
 def names(text):
     """Names of metrics in an expression; of a histogram, its own."""
-    found = METRIC.findall(re.sub(r"(?:by|without) \([^)]*\)|\"[^\"]*\"", "", text))
-    return {name if name.startswith("nv_") else re.sub(r"_(bucket|sum|count)$", "", name) for name in found}
+    return {name if name.startswith("nv_") else re.sub(r"_(bucket|sum|count)$", "", name) for name in series(text)}
 
 
 class DashboardTest(unittest.TestCase):
@@ -151,6 +155,11 @@ class DashboardTest(unittest.TestCase):
         self.assertIn({"trace_id": trace}, eventually(found) or [])
         (target,) = self.ask("targets")["activeTargets"]
         self.assertEqual((target["health"], target["lastError"]), ("up", ""))
+
+    def test_every_series_is_of_the_chosen_namespace_job_and_instance(self):
+        for panel, expression in expressions():
+            chosen = expression.count('{namespace=~".*", job="phasor", instance=~".*"')
+            self.assertEqual(chosen, len(series(expression)), panel)
 
     def test_variables_find_the_server(self):
         for name in ("job", "instance"):
