@@ -15,7 +15,7 @@
 namespace phasor {
 namespace {
 
-constexpr int64_t kAlignment = 64;
+constexpr size_t kAlignment = 64;
 
 }  // namespace
 
@@ -36,7 +36,8 @@ float ToFloat(Float8E4M3 x) { return FloatFromFloat8(x.bits, Float8::kE4M3); }
 float ToFloat(Float8E5M2 x) { return FloatFromFloat8(x.bits, Float8::kE5M2); }
 
 absl::StatusOr<Bytes> Bytes::Allocate(int64_t size) {
-  const int64_t rounded = std::max(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
+  const size_t rounded =
+      std::max(kAlignment, (static_cast<size_t>(size) + kAlignment - 1) / kAlignment * kAlignment);
   Bytes bytes;
   bytes.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
   if (bytes.data_ == nullptr) {

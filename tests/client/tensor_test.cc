@@ -73,6 +73,13 @@ TEST(TensorTest, ResultMemoryIsAligned) {
   }
 }
 
+TEST(TensorTest, MemoryOfTheLargestSizesIsAnError) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const int64_t size : {kMost, kMost - 62}) {
+    EXPECT_EQ(Bytes::Allocate(size).status().code(), absl::StatusCode::kResourceExhausted) << size;
+  }
+}
+
 TEST(TensorTest, ImpossibleShapesAreErrors) {
   EXPECT_EQ(Array<float>::Zeros({-1}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Array<float>::Zeros({int64_t{1} << 40, int64_t{1} << 40}).status().code(),
