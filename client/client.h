@@ -77,8 +77,9 @@ class Client {
   absl::StatusOr<std::vector<absl::StatusOr<EncodeResult>>> BatchEncode(
       std::vector<EncodeCall> calls, const CallOptions& options = {}) const;
 
-  // `done` runs exactly once, on a thread of the connection. It must be short and must not wait for
-  // another call. "inproc:" computes and runs `done` before EncodeAsync returns.
+  // `done` runs exactly once, on a thread of the connection. It must be short, must not wait for
+  // another call, and must not throw: that would end the process. "inproc:" computes and runs
+  // `done` before EncodeAsync returns.
   void EncodeAsync(EncodeCall call, Done<EncodeResult> done, const CallOptions& options = {}) const;
   template <ComputeElement T = float>
   void EncodeAsync(const Spec& spec, PositionList positions,

@@ -53,7 +53,7 @@ struct ChunkOptions {
   // holds at least one.
   int64_t chunk_bytes = int64_t{4} << 20;
   // Runs after each run of tokens, on the calling thread. `done` and `all` count tokens of all
-  // batch entries.
+  // batch entries. An exception from it cancels the call and reaches the caller.
   std::function<void(int64_t done, int64_t all)> progress = nullptr;
 };
 

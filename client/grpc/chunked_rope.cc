@@ -34,12 +34,18 @@ class ChunkedRope {
     for (const RopeCall& entry : entries) all_tokens_ += TokensOf(entry);
   }
 
+  // The writer still runs if `progress` has thrown.
+  ~ChunkedRope() {
+    stream_.Cancel();
+    if (writer_.joinable()) writer_.join();
+  }
+
   absl::StatusOr<RunInfo> Run() {
-    std::thread writer([this] { WriteAll(); });
+    writer_ = std::thread([this] { WriteAll(); });
     const absl::Status status = ReadAll();
     const bool broken = !status.ok() && !ended_;
     if (broken) stream_.Cancel();  // so that the writer does not block any more
-    writer.join();                 // before Finish, after which nobody may write
+    writer_.join();                // before Finish, after which nobody may write
     PHASOR_RETURN_IF_ERROR(write_error_);
     if (!broken) PHASOR_RETURN_IF_ERROR(stream_.Finish());
     PHASOR_RETURN_IF_ERROR(status);
@@ -170,6 +176,7 @@ class ChunkedRope {
   absl::Status write_error_;  // read after the writer was joined
   std::mutex mutex_;
   std::map<Key, std::shared_ptr<Sent>> sent_ ABSL_GUARDED_BY(mutex_);
+  std::thread writer_;
   RawStream stream_;  // destroyed first: it waits for memory that it borrowed
 };
 

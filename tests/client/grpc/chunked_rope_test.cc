@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <stdexcept>
 
 #include "client/common/runs.h"
 #include "tests/client/grpc/stream_service.h"
@@ -67,6 +68,13 @@ TEST_F(ChunkedRopeTest, TheFirstErrorOfAnItemIsTheCalls) {
   };
   EXPECT_THAT(Rotate(RopeLayout::kTokensHeads, {.chunk_bytes = 960}),
               StatusIs(absl::StatusCode::kResourceExhausted, "too much"));
+}
+
+TEST_F(ChunkedRopeTest, AnExceptionOfTheProgressFunctionReachesTheCaller) {
+  const auto progress = [](int64_t, int64_t) { throw std::runtime_error("enough"); };
+  EXPECT_THAT(
+      [&] { (void)Rotate(RopeLayout::kTokensHeads, {.chunk_bytes = 1, .progress = progress}); },
+      ::testing::ThrowsMessage<std::runtime_error>("enough"));
 }
 
 TEST_F(ChunkedRopeTest, AStreamThatEndsEarlyIsAnError) {
