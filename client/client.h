@@ -37,6 +37,9 @@ namespace phasor {
 // Threads: any thread may call any function at any time. A Client is a cheap value; copies share
 // the connection.
 //
+// Processes: after fork(), calls to a server fail in the child with FAILED_PRECONDITION if a client
+// of a server was made before. The child may destroy its copies.
+//
 // Deadlines: every call has one, from CallOptions or else from ClientOptions::timeout. A call
 // returns only when nothing reads its memory any more. If the server stops reading in the middle of
 // a large request, that can take up to 10 s past the deadline over TCP. On a Unix socket it takes
@@ -48,7 +51,8 @@ class Client {
   // separated by commas. "inproc:" computes in this process, on the caller's thread.
   // Does not wait for the server: if it cannot be reached, the first call fails.
   // INVALID_ARGUMENT: unknown kind of target, or an option out of range. UNIMPLEMENTED: this
-  // library was built without gRPC. For "inproc:", also NOT_FOUND and FAILED_PRECONDITION: the
+  // library was built without gRPC. FAILED_PRECONDITION: this process is the child of one that made
+  // a client of a server before fork(). For "inproc:", also NOT_FOUND and FAILED_PRECONDITION: the
   // backend is unknown or cannot run here.
   static absl::StatusOr<Client> Connect(std::string_view target, const ClientOptions& options = {});
 

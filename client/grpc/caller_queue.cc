@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "client/grpc/forked.h"
 #include "kernels/base/steady_time.h"
 
 namespace phasor::client_internal {
@@ -17,8 +18,12 @@ constexpr absl::Duration kUnread = absl::Milliseconds(1);
 constexpr int kPolls = 16;
 
 std::unique_ptr<CallerQueue>& QueueOfThread() {
-  thread_local std::unique_ptr<CallerQueue> queue;
-  return queue;
+  struct Kept {
+    std::unique_ptr<CallerQueue> queue;
+    ~Kept() { LeakIfForked(queue); }
+  };
+  thread_local Kept kept;
+  return kept.queue;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "client/grpc/callback_threads.h"
 #include "client/grpc/caller_queue.h"
+#include "client/grpc/forked.h"
 #include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
 #include "proto/grpc_status.h"
@@ -265,6 +266,11 @@ GrpcChannel::GrpcChannel(const std::string& target, const ClientOptions& options
   }
 }
 
+GrpcChannel::~GrpcChannel() {
+  LeakIfForked(stubs_);
+  LeakIfForked(channels_);
+}
+
 absl::Status CheckMessageBytes(int64_t bytes) {
   if (bytes <= kMaxMessageBytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(
@@ -273,7 +279,8 @@ absl::Status CheckMessageBytes(int64_t bytes) {
 }
 
 void GrpcChannel::Start(RawCall call, const CallContext& context) {
-  absl::Status status = CheckMessageBytes(RawMessageBytes(call.header, call.raw));
+  absl::Status status = CheckNotForked();
+  status.Update(CheckMessageBytes(RawMessageBytes(call.header, call.raw)));
   status.Update(CheckMetadata(context.metadata));
   if (!status.ok()) return call.done(std::move(status));
   const size_t turn = call.on_first ? 0 : next_stub_.fetch_add(1, std::memory_order_relaxed);

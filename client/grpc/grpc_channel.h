@@ -64,10 +64,12 @@ class GrpcChannel {
   // `target` comes from GrpcTarget. `timer` waits between attempts; nullptr: real time.
   GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer = nullptr,
               const ChannelSecurity& security = {});
+  ~GrpcChannel();
 
   // Starts a call. If context.caller_waits, `done` runs on this thread before Start returns, unless
   // the wait ended before the call did, as context.interrupted says.
   // RESOURCE_EXHAUSTED: the request is larger than kMaxMessageBytes. INVALID_ARGUMENT: metadata.
+  // FAILED_PRECONDITION: IsForked.
   // Other errors come from the server, gRPC or on_response.
   void Start(RawCall call, const CallContext& context);
 

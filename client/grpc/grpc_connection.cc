@@ -17,6 +17,7 @@
 #include "client/grpc/byte_buffer.h"
 #include "client/grpc/channel_security.h"
 #include "client/grpc/chunked_rope.h"
+#include "client/grpc/forked.h"
 #include "client/grpc/grpc_channel.h"
 #include "client/grpc/item_stream.h"
 #include "client/grpc/responses.h"
@@ -420,6 +421,7 @@ class GrpcConnection final : public Connection,
 absl::StatusOr<std::shared_ptr<Connection>> MakeGrpcConnection(std::string_view target,
                                                                const ClientOptions& options,
                                                                Timer* timer) {
+  PHASOR_RETURN_IF_ERROR(CheckNotForked());
   PHASOR_ASSIGN_OR_RETURN(const std::string grpc_target, GrpcTarget(target));
   const bool one_host = IsOneHost(target);
   const bool unix_socket = target.starts_with("unix");

@@ -17,7 +17,8 @@ class Timer;
 // Does not wait for the server. `timer` waits between attempts and must outlive the calls; nullptr:
 // real time.
 // INVALID_ARGUMENT: unknown kind of target, or a file or token that cannot be used. UNIMPLEMENTED:
-// this library was built without gRPC.
+// this library was built without gRPC. FAILED_PRECONDITION: this process is a fork() of one that
+// connected.
 absl::StatusOr<std::shared_ptr<Connection>> MakeGrpcConnection(std::string_view target,
                                                                const ClientOptions& options,
                                                                Timer* timer = nullptr);

@@ -18,7 +18,9 @@
 #include "absl/time/time.h"
 #include "client/grpc/callback_threads.h"
 #include "client/grpc/caller_queue.h"
+#include "client/grpc/forked.h"
 #include "client/grpc/grpc_channel.h"
+#include "kernels/base/status_macros.h"
 #include "kernels/base/steady_time.h"
 #include "proto/grpc_status.h"
 
@@ -300,31 +302,40 @@ class RawStream::Reactor final
 
 RawStream::RawStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                      const CallContext& context)
-    : reactor_(std::make_shared<Reactor>(channel, method, context)) {
-  if (!context.cancel.has_value()) return;
+    : reactor_(IsForked() ? nullptr : std::make_shared<Reactor>(channel, method, context)) {
+  if (IsForked() || !context.cancel.has_value()) return;
   reactor_->SetCancel(context.cancel->OnCancel([weak = std::weak_ptr<Reactor>(reactor_)] {
     if (const auto reactor = weak.lock()) reactor->Cancel();
   }));
 }
 
 RawStream::~RawStream() {
+  if (IsForked()) {
+    LeakIfForked(reactor_);
+    return;
+  }
   reactor_->Cancel();
   reactor_->WaitForDone();
   reactor_->WaitForLoan();
 }
 
-bool RawStream::WaitToWrite() { return reactor_->WaitToWrite(); }
-Loan RawStream::NewLoan() const { return reactor_->NewLoan(); }
+bool RawStream::WaitToWrite() { return IsForked() || reactor_->WaitToWrite(); }
+Loan RawStream::NewLoan() const { return IsForked() ? Loan() : reactor_->NewLoan(); }
 bool RawStream::Write(const std::string& header, absl::Span<const absl::Span<const std::byte>> raw,
                       Loan loan) {
-  return reactor_->Write(header, raw, std::move(loan));
+  return !IsForked() && reactor_->Write(header, raw, std::move(loan));
 }
 bool RawStream::WaitForReturn(Loan loan) { return reactor_->WaitForReturn(std::move(loan)); }
-bool RawStream::Read(grpc::ByteBuffer* message) { return reactor_->Read(message); }
-void RawStream::WritesDone() { reactor_->WritesDone(); }
-void RawStream::Cancel() { reactor_->Cancel(); }
+bool RawStream::Read(grpc::ByteBuffer* message) { return !IsForked() && reactor_->Read(message); }
+void RawStream::WritesDone() {
+  if (!IsForked()) reactor_->WritesDone();
+}
+void RawStream::Cancel() {
+  if (!IsForked()) reactor_->Cancel();
+}
 
 absl::Status RawStream::Finish() {
+  PHASOR_RETURN_IF_ERROR(CheckNotForked());
   WritesDone();
   grpc::ByteBuffer message;
   while (Read(&message)) message.Clear();

@@ -55,7 +55,7 @@ class RawStream {
 
  private:
   class Reactor;
-  const std::shared_ptr<Reactor> reactor_;
+  std::shared_ptr<Reactor> reactor_;  // nullptr: IsForked
 };
 
 }  // namespace phasor::client_internal

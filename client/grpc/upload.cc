@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "client/common/calls.h"
+#include "client/grpc/forked.h"
 #include "client/grpc/grpc_channel.h"
 #include "client/grpc/responses.h"
 #include "kernels/base/sha256.h"
@@ -20,6 +21,7 @@ namespace phasor::client_internal {
 absl::StatusOr<TableInfo> UploadTable(const std::shared_ptr<grpc::Channel>& channel,
                                       const std::string& name, const TensorView& values,
                                       const CallContext& context) {
+  PHASOR_RETURN_IF_ERROR(CheckNotForked());
   PHASOR_RETURN_IF_ERROR(CheckTableValues(values, "table"));
   PHASOR_RETURN_IF_ERROR(CheckMetadata(context.metadata));
   const int64_t bytes = ElementCount(values.desc) * SizeOf(values.desc.dtype);
