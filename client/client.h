@@ -50,10 +50,10 @@ class Client {
   // "ipv6:[a]:port", "unix:/path" or "inproc:". The ipv4 and ipv6 forms accept several addresses
   // separated by commas. "inproc:" computes in this process, on the caller's thread.
   // Does not wait for the server: if it cannot be reached, the first call fails.
-  // INVALID_ARGUMENT: unknown kind of target, or an option out of range. UNIMPLEMENTED: this
-  // library was built without gRPC. FAILED_PRECONDITION: this process is the child of one that made
-  // a client of a server before fork(). For "inproc:", also NOT_FOUND and FAILED_PRECONDITION: the
-  // backend is unknown or cannot run here.
+  // INVALID_ARGUMENT: unknown kind of target, an address that cannot be read, or an option out of
+  // range. UNIMPLEMENTED: this library was built without gRPC. FAILED_PRECONDITION: this process is
+  // the child of one that made a client of a server before fork(). For "inproc:", also NOT_FOUND
+  // and FAILED_PRECONDITION: the backend is unknown or cannot run here.
   static absl::StatusOr<Client> Connect(std::string_view target, const ClientOptions& options = {});
 
   explicit Client(std::shared_ptr<Connection> connection, const ClientOptions& options = {});

@@ -244,6 +244,10 @@ absl::StatusOr<std::string> GrpcTarget(std::string_view target) {
       IsPort(target.substr(colon + 1))) {
     return StrCat("dns:///", target);
   }
+  return UnknownTarget(target);
+}
+
+absl::Status UnknownTarget(std::string_view target) {
   return absl::InvalidArgumentError(
       StrCat("target: \"", target,
              "\" is not known; must be dns:///host:port, host:port, ipv4:a.b.c.d:port, "
@@ -264,6 +268,10 @@ GrpcChannel::GrpcChannel(const std::string& target, const ClientOptions& options
     channels_.push_back(security.Connect(target, Arguments()));
     stubs_.push_back(std::make_shared<grpc::GenericStub>(channels_.back()));
   }
+}
+
+bool GrpcChannel::CanConnect() const {
+  return channel()->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_TRANSIENT_FAILURE;
 }
 
 GrpcChannel::~GrpcChannel() {

@@ -35,6 +35,8 @@ absl::Status CheckMessageBytes(int64_t bytes);
 // `target` in gRPC's form: "host:port" becomes "dns:///host:port". INVALID_ARGUMENT: unknown kind
 // of target.
 absl::StatusOr<std::string> GrpcTarget(std::string_view target);
+// INVALID_ARGUMENT, with the kinds of targets.
+absl::Status UnknownTarget(std::string_view target);
 
 // Gives a call its deadline and its metadata, which CheckMetadata must accept.
 void SetUp(const CallContext& context, grpc::ClientContext* call);
@@ -65,6 +67,9 @@ class GrpcChannel {
   GrpcChannel(const std::string& target, const ClientOptions& options, Timer* timer = nullptr,
               const ChannelSecurity& security = {});
   ~GrpcChannel();
+
+  // Before the first call: whether gRPC can read the address of the target.
+  bool CanConnect() const;
 
   // Starts a call. If context.caller_waits, `done` runs on this thread before Start returns, unless
   // the wait ended before the call did, as context.interrupted says.

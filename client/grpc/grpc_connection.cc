@@ -109,6 +109,8 @@ class GrpcConnection final : public Connection,
     }
   }
 
+  bool can_connect() const { return channel_.CanConnect(); }
+
   void Encode(EncodeCall call, CallContext context, Done<EncodeResult> done) override {
     StartStaged<v1::EncodeRequest>("Encode", std::move(call), context, std::move(done));
   }
@@ -427,7 +429,10 @@ absl::StatusOr<std::shared_ptr<Connection>> MakeGrpcConnection(std::string_view 
   const bool unix_socket = target.starts_with("unix");
   PHASOR_ASSIGN_OR_RETURN(const ChannelSecurity security,
                           ChannelSecurity::Make(options, one_host || unix_socket, unix_socket));
-  return std::make_shared<GrpcConnection>(grpc_target, options, security, one_host, timer);
+  auto connection =
+      std::make_shared<GrpcConnection>(grpc_target, options, security, one_host, timer);
+  if (!connection->can_connect()) return UnknownTarget(target);
+  return connection;
 }
 
 }  // namespace phasor::client_internal
