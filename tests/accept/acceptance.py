@@ -109,14 +109,24 @@ def benchmark(name):
     return f"{len(rows)} of {len(rows)} targets met" + (f", {at_floor} of them at their floor" if at_floor else "")
 
 
-def of_full(promise, pattern):
-    """A check: the tests whose names match passed in the last `./dev test --full`."""
-
-    def check():
-        return TestRun("full").passed(pattern)
-
+def promised(promise, check):
+    """A check: that function, with its promise."""
     check.__doc__ = promise
     return check
+
+
+def cannot(promise, why):
+    """A check that always skips."""
+
+    def check():
+        raise Skip(why)
+
+    return promised(promise, check)
+
+
+def of_full(promise, pattern):
+    """A check: the tests whose names match passed in the last `./dev test --full`."""
+    return promised(promise, lambda: TestRun("full").passed(pattern))
 
 
 def of_test(promise, pattern):
@@ -128,15 +138,9 @@ def of_test(promise, pattern):
         except Skip:
             return TestRun("full").passed(pattern)
 
-    check.__doc__ = promise
-    return check
+    return promised(promise, check)
 
 
 def of_benchmark(name, promise):
     """A check: the last `./dev bench NAME` met its targets."""
-
-    def check():
-        return benchmark(name)
-
-    check.__doc__ = promise
-    return check
+    return promised(promise, lambda: benchmark(name))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from acceptance import ROOT, Fail, Skip, TestRun, command
+from acceptance import ROOT, Fail, Skip, TestRun, command, promised
 import acceptance
 
 TOPIC = "conventions"
@@ -44,11 +44,7 @@ def any_run():
 
 
 def of_tests(promise, pattern):
-    def check():
-        return any_run().passed(pattern)
-
-    check.__doc__ = promise
-    return check
+    return promised(promise, lambda: any_run().passed(pattern))
 
 
 def every_class_of_diffusers_and_timm():

@@ -6,7 +6,7 @@ bench/results keeps."""
 import json
 
 import acceptance
-from acceptance import ROOT, Fail, Miss, Skip, of_full, of_test
+from acceptance import ROOT, Fail, Miss, Skip, of_full, of_test, promised
 
 TOPIC = "cuda"
 
@@ -33,8 +33,7 @@ def of_gpu(promise, *steps):
             raise Skip(f"the last ./dev gpu-test did not run {', '.join(steps)}")
         return _results()[1] + "; ".join([next(line for line in lines if line.startswith("card: "))] + said)
 
-    check.__doc__ = promise
-    return check
+    return promised(promise, check)
 
 
 def _summary():
@@ -66,8 +65,7 @@ def of_rows(promise, file, wanted, targeted=True):
             raise Miss(said)
         return _results()[1] + said
 
-    check.__doc__ = promise
-    return check
+    return promised(promise, check)
 
 
 CHECKS = [

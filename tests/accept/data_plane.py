@@ -8,7 +8,7 @@ import subprocess
 
 import acceptance
 import running
-from acceptance import ROOT, Fail, Miss, command, of_benchmark, of_full
+from acceptance import ROOT, Fail, Miss, command, of_benchmark, of_full, promised
 
 TOPIC = "data-plane"
 BUILD = ROOT / "build/release"
@@ -24,8 +24,7 @@ def of_group(promise, program, *tests):
             raise Fail(out[-300:])
         return f"{len(tests)} tests passed"
 
-    check.__doc__ = promise
-    return check
+    return promised(promise, check)
 
 
 def load_generator():

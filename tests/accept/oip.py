@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import acceptance
-from acceptance import ROOT, Fail, Skip, command, of_benchmark, of_full, of_test
+from acceptance import ROOT, Fail, Skip, cannot, command, of_benchmark, of_full, of_test, promised
 
 TOPIC = "oip"
 BUILD = "build/release"
@@ -35,11 +35,7 @@ class Clients:
 
 
 def by_clients(promise, *names):
-    def check():
-        return Clients.passed(*(f"test_{name}" for name in names))
-
-    check.__doc__ = promise
-    return check
+    return promised(promise, lambda: Clients.passed(*(f"test_{name}" for name in names)))
 
 
 def by_server(promise, suite, least):
@@ -52,22 +48,13 @@ def by_server(promise, suite, least):
             raise Fail(out[-300:])
         return f"{passed[1]} tests passed"
 
-    check.__doc__ = promise
-    return check
+    return promised(promise, check)
 
 
 def fuzzed():
     """ModelInfer survives mutations of its bytes and fields"""
     out = command(f"{BUILD}/tests/fuzz/request_mutation_test", timeout=600)
     return re.search(r"\d+ mutations from seed \d+, \d+ computed", out)[0]
-
-
-def cannot(promise, why):
-    def check():
-        raise Skip(why)
-
-    check.__doc__ = promise
-    return check
 
 
 CHECKS = [

@@ -12,20 +12,12 @@ import urllib.request
 
 import acceptance
 import running
-from acceptance import ROOT, Fail, Miss, Skip, TestRun, command, of_full, of_test
+from acceptance import ROOT, Fail, Miss, TestRun, cannot, command, of_full, of_test
 
 TOPIC = "operations"
 BUILD = ROOT / "build/release"
 CLI = BUILD / "client/cli/phasor"
 SERVER = BUILD / "server/phasor-server"
-
-
-def cannot(promise, why):
-    def check():
-        raise Skip(why)
-
-    check.__doc__ = promise
-    return check
 
 
 def exact_scrape():
