@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remembers the process that connected first.
+// Notes in a child of fork() that it is one.
 #include "client/grpc/forked.h"
 
-#include <unistd.h>
+#include <pthread.h>
+
+#include <atomic>
 
 namespace phasor::client_internal {
+namespace {
+
+std::atomic<bool> forked = false;
+
+}  // namespace
 
 bool IsForked() {
-  static const pid_t first = getpid();
-  return getpid() != first;
+  [[maybe_unused]] static const int watched =
+      pthread_atfork(nullptr, nullptr, [] { forked = true; });
+  return forked.load(std::memory_order_relaxed);
 }
 
 absl::Status CheckNotForked() {
