@@ -5,8 +5,10 @@
 #include <png.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
+#include "client/cli/npy.h"
 #include "kernels/base/text.h"
 
 namespace phasor::cli {
@@ -93,13 +95,14 @@ absl::Status Canvas::WritePng(const std::string& path) const {
   image.width = static_cast<png_uint_32>(width_);
   image.height = static_cast<png_uint_32>(height_);
   image.format = PNG_FORMAT_RGB;
-  if (png_image_write_to_file(&image, path.c_str(), /*convert_to_8_bit=*/0, pixels_.data(),
-                              /*row_stride=*/0, /*colormap=*/nullptr) != 0) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(StrCat("--output: ", path, " cannot be written (",
-                                           std::string_view(image.message),
-                                           "); must be a place where you may write"));
+  // png_image_write_to_file would delete what cannot be written, such as a device.
+  std::FILE* const file = std::fopen(path.c_str(), "wb");
+  bool written = file != nullptr &&
+                 png_image_write_to_stdio(&image, file, /*convert_to_8_bit=*/0, pixels_.data(),
+                                          /*row_stride=*/0, /*colormap=*/nullptr) != 0;
+  if (file != nullptr && std::fclose(file) != 0) written = false;
+  if (written) return absl::OkStatus();
+  return CannotWrite(path);
 }
 
 }  // namespace phasor::cli

@@ -100,9 +100,7 @@ absl::Status WriteFile(const std::string& path, const CacheFile& file) {
   std::ofstream stream(path, std::ios::binary | std::ios::trunc);
   stream << file.text();
   stream.close();
-  if (stream) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      StrCat(path, ": cannot be written; must be a place where you may write"));
+  return stream ? absl::OkStatus() : CannotWrite(path);
 }
 
 std::string FormatDifferences(const std::vector<KeyDifference>& differences) {

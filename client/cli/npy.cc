@@ -3,8 +3,10 @@
 #include "client/cli/npy.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
@@ -35,14 +37,18 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16) {
 }
 
 absl::Status WriteNpy(const std::string& path, const TensorView& tensor) {
+  errno = 0;
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << FormatNpyHeader(tensor.desc);
   file.write(reinterpret_cast<const char*>(tensor.data), tensor.bytes);
   file.close();
-  if (!file)
-    return absl::InvalidArgumentError(
-        StrCat(path, ": cannot be written; must be a place where you may write"));
-  return absl::OkStatus();
+  return file ? absl::OkStatus() : CannotWrite(path);
+}
+
+absl::Status CannotWrite(const std::string& path) {
+  return absl::InvalidArgumentError(StrCat("--output: ", path, " cannot be written (",
+                                           std::generic_category().message(errno),
+                                           "); must be a place where you may write"));
 }
 
 }  // namespace phasor::cli

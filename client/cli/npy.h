@@ -28,8 +28,10 @@ struct NpyArray {
 // NOT_FOUND: no such file. INVALID_ARGUMENT: as ParseNpyHeader. RESOURCE_EXHAUSTED: no memory.
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16);
 
-// Writes a dense tensor; BFLOAT16 is written as u2. INTERNAL: the file cannot be written.
+// Writes a dense tensor; BFLOAT16 is written as u2. INVALID_ARGUMENT: the file cannot be written.
 absl::Status WriteNpy(const std::string& path, const TensorView& tensor);
+// The error for a file that cannot be written, with the reason that errno holds.
+absl::Status CannotWrite(const std::string& path);
 
 }  // namespace phasor::cli
 

@@ -2,12 +2,16 @@
 // Tests drawing on a canvas and writing it as PNG.
 #include "client/cli/canvas.h"
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temp_dir.h"
 
 namespace phasor::cli {
 namespace {
@@ -47,6 +51,15 @@ TEST(CanvasTest, WritesAPngOfItsSize) {
   ASSERT_GT(bytes.size(), 24u);
   EXPECT_EQ(bytes.substr(0, 8), "\x89PNG\r\n\x1a\n");
   EXPECT_EQ(bytes.substr(16, 8), std::string("\0\0\1\x2c\0\0\0\2", 8));  // width, height
+}
+
+TEST(CanvasTest, WhatCannotBeWrittenIsNotDeleted) {
+  const testing::TempDir dir;
+  const std::string path = dir.path() + "/full.png";
+  ASSERT_EQ(symlink("/dev/full", path.c_str()), 0);
+  const absl::Status status = Canvas(300, 200).WritePng(path);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("No space left on device"));
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
 }
 
 TEST(CanvasTest, SaysWhereItCannotWrite) {

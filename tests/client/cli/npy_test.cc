@@ -6,10 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 namespace phasor::cli {
 namespace {
+
+using ::phasor::testing::StatusIs;
+using ::testing::HasSubstr;
 
 std::string NpyPath(const std::string& name) { return ::testing::TempDir() + "/npy_test_" + name; }
 
@@ -38,7 +43,10 @@ TEST(NpyTest, EveryTypeAndRankSurvivesAFile) {
 TEST(NpyTest, MissingFilesAndFoldersAreErrors) {
   EXPECT_EQ(ReadNpy(NpyPath("none.npy"), false).status().code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(ReadNpy(::testing::TempDir(), false).ok());
-  EXPECT_EQ(WriteNpy("/nonexistent/x.npy", {}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(WriteNpy("/nonexistent/x.npy", {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("No such file")));
+  EXPECT_THAT(WriteNpy("/dev/full", {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("No space left on device")));
 }
 
 TEST(NpyTest, ShortFilesOnDiskAreErrors) {
