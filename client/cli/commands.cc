@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <deque>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -72,7 +74,7 @@ struct ResultFlags {
   void Add(CLI::App& app) {
     app.add_option("--columns", columns, "Numbers to print per row; 0 prints all")
         ->capture_default_str()
-        ->check(CLI::NonNegativeNumber);
+        ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
     app.add_flag("--u2-as-bf16", u2_as_bf16, kBf16Help);
   }
 };
@@ -184,7 +186,12 @@ class RopeCommand final : public Command {
                                                " times; must be as often as --input (",
                                                inputs_.size(), ")"));
     }
-    if (std::set<std::string>(outputs_.begin(), outputs_.end()).size() != outputs_.size()) {
+    std::set<std::filesystem::path> files;
+    std::error_code unknown;
+    for (const std::string& path : outputs_) {
+      files.insert(std::filesystem::weakly_canonical(std::filesystem::absolute(path), unknown));
+    }
+    if (files.size() != outputs_.size()) {
       return absl::InvalidArgumentError(
           "--output: one file given twice; must be a file for each --input");
     }

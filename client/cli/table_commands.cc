@@ -83,7 +83,7 @@ class BiasCommand final : public Command {
     app()
         ->add_option("--columns", columns_, "Numbers to print per row; 0 prints all")
         ->capture_default_str()
-        ->check(CLI::NonNegativeNumber);
+        ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
     app()->add_flag("--u2-as-bf16", u2_as_bf16_, kU2Help);
   }
 

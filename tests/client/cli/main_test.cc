@@ -69,11 +69,17 @@ TEST(MainTest, TwoResultsDoNotGoToOneFile) {
           "rope --preset rope-half-split --positions 1 --input a --input b --output x --output x")
           .text,
       HasSubstr("--output: one file given twice"));
+  EXPECT_THAT(
+      Phasor(
+          "rope --preset rope-half-split --positions 1 --input a --input b --output x --output ./x")
+          .text,
+      HasSubstr("--output: one file given twice"));
 }
 
 TEST(MainTest, UsageErrorsExitWithTwo) {
   EXPECT_EQ(Phasor("encode --timeout 0").status, 2);
   EXPECT_EQ(Phasor("encode --threads -3").status, 2);
+  EXPECT_THAT(Phasor("encode --columns -1").text, HasSubstr("not in range 0 to 1099511627776"));
   EXPECT_EQ(Phasor("").status, 2);
   EXPECT_EQ(Phasor("frobnicate").status, 2);
   EXPECT_EQ(Phasor("encode --no-such-flag").status, 2);
