@@ -7,6 +7,7 @@
 #include <string>
 
 #include "client/cli/commands.h"
+#include "client/cli/error_flags.h"
 
 int main(int argc, char** argv) {
   // gRPC logs each failed attempt to connect. The error says it once.
@@ -32,8 +33,8 @@ int main(int argc, char** argv) {
     absl::Status status = command->Run(std::cout);
     if (!std::cout.flush()) status.Update(phasor::cli::CannotPrint());
     if (status.ok()) return 0;
-    std::cerr << "phasor: " << absl::StatusCodeToString(status.code()) << ": " << status.message()
-              << "\n";
+    std::cerr << "phasor: " << absl::StatusCodeToString(status.code()) << ": "
+              << phasor::cli::WithFlag(*command->app(), std::string(status.message())) << "\n";
     return 1;
   }
   return 2;

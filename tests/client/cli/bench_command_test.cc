@@ -172,7 +172,7 @@ TEST_F(BenchCommandTest, AnInterruptEndsTheLoadAndShowsWhatThereWas) {
 TEST(BenchCommandErrorsTest, WhatIsWrongIsSaid) {
   EXPECT_THAT(Bench("--preset transformer --dim 4 --vs-echo").text,
               StartsWith("phasor: INVALID_ARGUMENT: --vs-echo: there is no wire"));
-  EXPECT_THAT(Bench("--preset nobody").text, StartsWith("phasor: NOT_FOUND: spec.preset"));
+  EXPECT_THAT(Bench("--preset nobody").text, StartsWith("phasor: NOT_FOUND: --preset"));
   EXPECT_EQ(Bench("--preset transformer --dim 4 --concurrency 0").status, 2);
   EXPECT_THAT(Bench("--preset llama-2 --tokens 1000000000000 --heads 1000000").text,
               StartsWith("phasor: INVALID_ARGUMENT: --tokens"));

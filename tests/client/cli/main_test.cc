@@ -26,10 +26,10 @@ TEST(MainTest, EncodesTheTimestepExample) {
   EXPECT_THAT(run.text, HasSubstr("[3]  -0.506366  -0.979540  -0.397511   0.860007"));
 }
 
-TEST(MainTest, ErrorsNameCodeFieldAndAcceptedValues) {
+TEST(MainTest, ErrorsNameCodeFlagAndAcceptedValues) {
   const Outcome run = Phasor("encode --preset transformer --dim 0 --positions 1");
   EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.text, StartsWith("phasor: INVALID_ARGUMENT: item.spec.dim: 0"));
+  EXPECT_THAT(run.text, StartsWith("phasor: INVALID_ARGUMENT: --dim: 0"));
   const Outcome missing = Phasor("rope --preset rope-half-split --positions 1 --input none.npy");
   EXPECT_EQ(missing.status, 1);
   EXPECT_EQ(missing.text,
@@ -89,7 +89,7 @@ TEST(MainTest, UsageErrorsExitWithTwo) {
 
 TEST(MainTest, AWrongNameSuggestsTheNearest) {
   EXPECT_EQ(Phasor("encode --preset transformr --dim 8 --positions 1").text,
-            "phasor: NOT_FOUND: item.spec.preset: no preset named \"transformr\"; did you mean "
+            "phasor: NOT_FOUND: --preset: no preset named \"transformr\"; did you mean "
             "\"transformer\"? must be one of ListPresets (command line: phasor presets)\n");
   EXPECT_EQ(Phasor("encode --prest transformer --dim 8").text,
             "phasor: --prest: no such flag of `phasor encode`; did you mean \"--preset\"? see "
