@@ -229,11 +229,12 @@ std::unique_ptr<MoveStream> Client::StreamMoveKeys(const CallOptions& options) c
 }
 
 absl::StatusOr<std::vector<TableInfo>> Client::ListTables(const CallOptions& options) const {
+  const CallContext context = Context(options, true);  // one deadline for all pages
   std::vector<TableInfo> tables;
   std::string page_token;
   do {
     auto page = Wait<TablePage>([&](Done<TablePage> done) {
-      connection_->ListTables(page_token, Context(options, true), std::move(done));
+      connection_->ListTables(page_token, context, std::move(done));
     });
     if (!page.ok()) return std::move(page).status();
     for (TableInfo& table : page->tables) tables.push_back(std::move(table));

@@ -114,6 +114,19 @@ TEST(ClientTest, EveryCallHasADeadline) {
   EXPECT_LT(deadlines[3], start + absl::Hours(2));
 }
 
+TEST(ClientTest, PagesOfAListShareItsDeadline) {
+  auto connection = std::make_shared<MockConnection>();
+  std::vector<absl::Time> deadlines;
+  EXPECT_CALL(*connection, ListTables).Times(3).WillRepeatedly([&](auto, auto context, auto done) {
+    deadlines.push_back(context.deadline);
+    done(TablePage{.tables = {{}}, .next_page_token = deadlines.size() < 3 ? "more" : ""});
+  });
+  const auto tables = Client(connection).ListTables();
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  EXPECT_EQ(tables->size(), 3u);
+  EXPECT_THAT(deadlines, ElementsAre(deadlines[0], deadlines[0], deadlines[0]));
+}
+
 TEST(ClientTest, PinsOfTheCallFillItemsWithoutTheirOwn) {
   auto connection = std::make_shared<MockConnection>();
   EXPECT_CALL(*connection, BatchEncode).WillOnce([](auto calls, auto, auto done) {
