@@ -53,6 +53,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   if (!in && !in.eof())
     return absl::NotFoundError(StrCat(path, ": cannot be read; must be a file that you may read"));
   text.resize(static_cast<size_t>(in.gcount()));
+  if (text.empty()) return absl::InvalidArgumentError(StrCat(path, ": empty; must be JSON"));
   return text;
 }
 

@@ -87,6 +87,14 @@ TEST(MainTest, UsageErrorsExitWithTwo) {
   EXPECT_EQ(Phasor("encode --positions 1 --range 0:3").status, 2);
 }
 
+TEST(MainTest, AnEmptyFileIsNotTakenForNone) {
+  for (const char* const flag : {"--config", "--spec"}) {
+    const Outcome run = Phasor(std::string("resolve --preset llama-2 ") + flag + " /dev/null");
+    EXPECT_EQ(run.status, 2) << flag;
+    EXPECT_THAT(run.text, HasSubstr("/dev/null: empty; must be JSON")) << flag;
+  }
+}
+
 TEST(MainTest, AWrongNameSuggestsTheNearest) {
   EXPECT_EQ(Phasor("encode --preset transformr --dim 8 --positions 1").text,
             "phasor: NOT_FOUND: --preset: no preset named \"transformr\"; did you mean "
