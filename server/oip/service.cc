@@ -171,6 +171,11 @@ grpc::ServerUnaryReactor* InferenceService::RepositoryIndex(
     inference::RepositoryIndexResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
   *response = IndexOf(*models_.Get());
+  if (!request->repository_name().empty()) {
+    return Answer(context,
+                  absl::UnimplementedError(
+                      "repository_name: set; models are in no repository, so leave it out"));
+  }
   return Answer(context);
 }
 

@@ -261,6 +261,11 @@ TEST_F(InferenceServiceTest, WhatIsNotBuiltSaysSo) {
   inference::RepositoryIndexResponse index;
   ASSERT_TRUE(Call(&S::RepositoryIndex, inference::RepositoryIndexRequest(), &index).ok());
   EXPECT_GT(index.models_size(), 100);
+  inference::RepositoryIndexRequest named;
+  named.set_repository_name("/models");
+  status = Call(&S::RepositoryIndex, named, &index);
+  EXPECT_EQ(status.error_code(), Code::UNIMPLEMENTED);  // as Triton answers
+  EXPECT_THAT(status.error_message(), HasSubstr("repository_name: set"));
 }
 
 TEST(InferenceServiceDefaultsTest, SharedMemoryIsClosedUnlessTheOptionOpensIt) {
