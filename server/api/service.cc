@@ -60,13 +60,15 @@ grpc::ByteBuffer WriteMessage(const google::protobuf::MessageLite& message) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-// Has the answer, if it is large, count in the byte budget until it is sent. Errors: as MayParse.
+// Has the answer, if it is large, count in the byte budget and in the caller's quota until it is
+// sent. Errors: as MayParse and CallerQuota::Take.
 absl::Status Admit(engine::Engine& engine, grpc::CallbackServerContext* context,
                    const grpc::ByteBuffer& answer) {
   PHASOR_ASSIGN_OR_RETURN(
       Permit permit, engine.MayParse(static_cast<int64_t>(answer.Length()), DeadlineOf(*context),
                                      [context] { return context->IsCancelled(); }));
-  KeepUntilSent(context, std::move(permit));
+  PHASOR_ASSIGN_OR_RETURN(Permit quota, CallerQuota(*context).Take(permit.bytes()));
+  KeepUntilSent(context, std::move(quota), std::move(permit));
   return absl::OkStatus();
 }
 
@@ -263,10 +265,11 @@ grpc::ServerUnaryReactor* PositionEmbeddingServiceImpl::ResolveSpec(
   } else if (!call->message.has_parity_comparison() && LanesOf(*spec) <= kMostLanesAtOnce) {
     Finish(engine_, context, reactor, response, DescribeSpec(*spec));
   } else {
-    long_answers_.Post([=, this, call = *std::move(call), spec = *std::move(spec)] {
-      Finish(engine_, context, reactor, response,
-             DescribeLater(*context, call.message, call.spec, spec));
-    });
+    long_answers_.Post(ClientOf(*context),
+                       [=, this, call = *std::move(call), spec = *std::move(spec)] {
+                         Finish(engine_, context, reactor, response,
+                                DescribeLater(*context, call.message, call.spec, spec));
+                       });
   }
   return reactor;
 }

@@ -18,6 +18,7 @@
 #include "server/api/tensor_call.h"
 #include "server/grpc/access.h"
 #include "server/grpc/call_counter.h"
+#include "server/grpc/caller.h"
 #include "server/grpc/finish_call.h"
 #include "server/grpc/idle_timer.h"
 
@@ -37,9 +38,9 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const abs
 class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableRequest>,
                             public std::enable_shared_from_this<UploadReactor> {
  public:
-  UploadReactor(tables::TableStore* store, TaskThread* writer, grpc::CallbackServerContext* context,
+  UploadReactor(tables::TableStore* store, TaskThread* files, grpc::CallbackServerContext* context,
                 v1::CreateTableResponse* response)
-      : store_(*store), writer_(*writer), context_(context), response_(response) {}
+      : store_(*store), files_(*files), context_(context), response_(response) {}
 
   void Begin(absl::Duration idle_timeout) {
     self_ = shared_from_this();
@@ -110,7 +111,7 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
     if (upload_ == nullptr)
       return End(absl::InvalidArgumentError("table: no message received; send the table first"));
     ended_ = true;  // from here on, only the task below ends the call
-    writer_.Post([this, self = self_, upload = std::move(upload_)]() mutable {
+    files_.Post(ClientOf(*context_), [this, self = self_, upload = std::move(upload_)]() mutable {
       auto stored = store_.Commit(std::move(upload));
       if (stored.ok()) *response_->mutable_table() = ToWire(**stored);
       absl::MutexLock lock(&mu_);
@@ -126,7 +127,7 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
   }
 
   tables::TableStore& store_;
-  TaskThread& writer_;
+  TaskThread& files_;
   grpc::CallbackServerContext* const context_;
   v1::CreateTableResponse* const response_;
   std::shared_ptr<UploadReactor> self_;
@@ -141,7 +142,7 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
 
 grpc::ServerReadReactor<v1::CreateTableRequest>* TableServiceImpl::CreateTable(
     grpc::CallbackServerContext* context, v1::CreateTableResponse* response) {
-  const auto upload = std::make_shared<UploadReactor>(&store_, &writer_, context, response);
+  const auto upload = std::make_shared<UploadReactor>(&store_, &files_, context, response);
   upload->Begin(idle_timeout_);
   return upload.get();
 }
@@ -190,7 +191,7 @@ grpc::ServerUnaryReactor* TableServiceImpl::DeleteTable(grpc::CallbackServerCont
                                                         v1::DeleteTableResponse*) {
   if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  writer_.Post([this, context, reactor, name = request->name()] {
+  files_.Post(ClientOf(*context), [this, context, reactor, name = request->name()] {
     FinishCall(context, reactor, store_.Delete(name));
   });
   return reactor;

@@ -36,7 +36,7 @@ class TableServiceImpl final : public v1::TableService::CallbackService {
  private:
   tables::TableStore& store_;
   const absl::Duration idle_timeout_;
-  TaskThread writer_;  // of files
+  TaskThread files_;  // reads and writes them
 };
 
 }  // namespace phasor::rpc

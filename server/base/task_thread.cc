@@ -17,21 +17,26 @@ TaskThread::~TaskThread() {
   thread_.join();
 }
 
-void TaskThread::Post(absl::AnyInvocable<void()> task) {
+void TaskThread::Post(uint64_t client, absl::AnyInvocable<void()> task) {
   MutexLock lock(&mu_);
-  tasks_.push_back(std::move(task));
+  tasks_[client].push_back(std::move(task));
   changed_.SignalAll();
 }
 
 void TaskThread::Work() {
+  uint64_t last = 0;  // the client of the last task
   while (true) {
     absl::AnyInvocable<void()> task;
     {
       MutexLock lock(&mu_);
       while (tasks_.empty() && !stopping_) changed_.Wait(&mu_);
       if (tasks_.empty()) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      auto next = tasks_.upper_bound(last);
+      if (next == tasks_.end()) next = tasks_.begin();
+      last = next->first;
+      task = std::move(next->second.front());
+      next->second.pop_front();
+      if (next->second.empty()) tasks_.erase(next);
     }
     task();
   }

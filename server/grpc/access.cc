@@ -157,9 +157,11 @@ absl::StatusOr<Permit> CallerQuota::Take(int64_t bytes) const {
   return absl::Status(permit.status().code(), StrCat("quota of ", identity_, ": ", why));
 }
 
-void KeepUntilSent(grpc::CallbackServerContext* context, Permit permit) {
+void KeepUntilSent(grpc::CallbackServerContext* context, Permit quota, Permit budget) {
   CallContext* const call = CallContext::Of(context);
-  if (call != nullptr) call->until_sent = std::move(permit);
+  if (call == nullptr) return;
+  call->quota_until_sent = std::move(quota);
+  call->budget_until_sent = std::move(budget);
 }
 
 grpc::experimental::Interceptor* MethodNames::CreateServerInterceptor(

@@ -89,9 +89,9 @@ class CallerQuota {
   std::string identity_;
 };
 
-// Holds `permit` until the call's answer is sent. A context that no CallCounter made has no place
-// for it; the permit then ends at once.
-void KeepUntilSent(grpc::CallbackServerContext* context, Permit permit);
+// Holds `quota`, and `budget` if the engine does not hold it, until the call's answer is sent. A
+// context that no CallCounter made has no place for them; the permits then end at once.
+void KeepUntilSent(grpc::CallbackServerContext* context, Permit quota, Permit budget = {});
 
 // Tells Refusal the method of each call, which gRPC shows only to interceptors. Makes no
 // interceptors.

@@ -26,7 +26,7 @@ class Access;
 
 // The context of a call, made by CallCounter.
 // Threads: gRPC's thread writes it before the handler's first reaction; afterwards any thread may
-// read it. `until_sent` is written by the thread that answers.
+// read it. The permits are written by the thread that answers.
 class CallContext final : public grpc::CallbackServerContext {
  public:
   CallContext(bool is_late, Access* gate, const Connections* named)
@@ -51,7 +51,9 @@ class CallContext final : public grpc::CallbackServerContext {
   std::shared_ptr<StreamObserver> stream;  // hears of messages; nullptr: nobody does
   std::optional<ObservedCall> observed;    // of a call without an interceptor
   security::Decision decision;
-  Permit until_sent;      // destroyed when the answer has been sent
+  // Destroyed when the answer has been sent.
+  Permit quota_until_sent;
+  Permit budget_until_sent;
   engine::Phases phases;  // written by the thread that answers
 
   static constexpr int64_t kNothingNoted = -1;

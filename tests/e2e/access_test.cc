@@ -256,6 +256,60 @@ TEST_F(AccessMatrixTest, AnIdentityHasNoMoreBytesInFlightThanItMay) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
+// Descriptions of specs are answers without tensors, and large if the spec is wide.
+TEST_F(AccessMatrixTest, LargeDescriptionsAreBytesInFlight) {
+  UseTokens({"small", "large"});
+  UsePolicy(R"({"identity": "token:small", "methods": ["*"], "max_inflight_bytes": 150000},
+               {"identity": "token:large", "methods": ["*"]})");
+  Start();
+  const auto stub = v1::PositionEmbeddingService::NewStub(testing::NewChannel(Target()));
+  const auto resolve = [&](const std::string& name, int64_t dim) {
+    testing::TestContext context;
+    context.AddMetadata("authorization", "Bearer " + TokenOf(name));
+    v1::ResolveSpecRequest request;
+    request.mutable_spec()->set_preset("transformer");
+    request.mutable_spec()->set_dim(dim);
+    v1::ResolveSpecResponse response;
+    return stub->ResolveSpec(&context, request, &response);
+  };
+  const grpc::Status status = resolve("small", 65536);
+  EXPECT_EQ(status.error_code(), Code::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("quota of token:small: "));
+  EXPECT_TRUE(resolve("large", 65536).ok());
+  // Each is given back.
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(Eventually([&] { return resolve("small", 8192).ok(); })) << i;
+  }
+}
+
+TEST_F(AccessMatrixTest, AnAnswerOfAStreamIsInFlightUntilItIsTaken) {
+  UseTokens({"slow"});
+  UsePolicy(R"({"identity": "token:slow", "methods": ["*"], "max_inflight_bytes": 12000000})");
+  Start();
+  const auto stub = v1::PositionEmbeddingService::NewStub(testing::NewChannel(Target()));
+  const auto encode = [&] {
+    testing::TestContext context;
+    context.AddMetadata("authorization", "Bearer " + TokenOf("slow"));
+    v1::EncodeResponse response;
+    return stub->Encode(&context, testing::EncodeRequestOf(125000), &response).error_code();
+  };
+  EXPECT_EQ(encode(), Code::OK);  // 4 MB
+  testing::TestContext context;
+  context.AddMetadata("authorization", "Bearer " + TokenOf("slow"));
+  const auto stream = stub->StreamEncode(&context);
+  v1::StreamEncodeRequest request;
+  *request.mutable_item() = testing::EncodeOf(310000);  // 10 MB
+  ASSERT_TRUE(stream->Write(request));
+  EXPECT_TRUE(Eventually([&] { return encode() == Code::UNAVAILABLE; }));
+  EXPECT_EQ(encode(), Code::UNAVAILABLE) << "nobody has taken the answer";
+  v1::StreamEncodeResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.result().status().code(), 0);
+  EXPECT_TRUE(Eventually([&] { return encode() == Code::OK; }));
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
 TEST_F(AccessMatrixTest, AnIdentityHoldsNoMoreRegionsThanItMay) {
   UseTokens({"one", "two"});
   UsePolicy(R"({"identity": "*", "methods": ["*"], "max_regions": 1})");

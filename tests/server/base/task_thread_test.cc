@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
+
 namespace phasor {
 namespace {
 
@@ -19,7 +21,7 @@ TEST(TaskThreadTest, RunsTasksInOrderOnAThreadOfItsOwn) {
   {
     TaskThread thread;
     for (int i = 0; i < 3; ++i) {
-      thread.Post([&, i] {
+      thread.Post(/*client=*/0, [&, i] {
         order.push_back(i);
         threads.push_back(std::this_thread::get_id());
       });
@@ -34,9 +36,23 @@ TEST(TaskThreadTest, ATaskMayPostAnother) {
   bool done = false;
   {
     TaskThread thread;
-    thread.Post([&] { thread.Post([&] { done = true; }); });
+    thread.Post(0, [&] { thread.Post(0, [&] { done = true; }); });
   }
   EXPECT_TRUE(done);
+}
+
+TEST(TaskThreadTest, ClientsTakeTurns) {
+  std::vector<int> order;
+  {
+    TaskThread thread;
+    absl::Notification all_posted;
+    thread.Post(0, [&] { all_posted.WaitForNotification(); });
+    for (const uint64_t client : {7, 7, 7, 3, 9, 9}) {
+      thread.Post(client, [&order, client] { order.push_back(static_cast<int>(client)); });
+    }
+    all_posted.Notify();
+  }
+  EXPECT_THAT(order, ElementsAre(3, 7, 9, 7, 9, 7));
 }
 
 }  // namespace
