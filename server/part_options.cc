@@ -27,7 +27,7 @@ engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* 
   return options;
 }
 
-rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables,
+rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const tables::TableStore* tables,
                                      const rpc::EncoderCatalogue* encoders, memory::Stores memory) {
   rpc::ServiceOptions options;
   options.version = PHASOR_VERSION;
@@ -69,7 +69,8 @@ memory::DeviceRegionOptions DeviceRegionOptionsOf(const ServerOptions& o,
   return options;
 }
 
-oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables,
+oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o,
+                                                const tables::TableStore* tables,
                                                 memory::Stores memory,
                                                 const trace::TraceOptions& trace) {
   oip::InferenceServiceOptions options;

@@ -21,7 +21,7 @@ namespace phasor {
 
 // What is passed beside the options must outlive the part.
 engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* observer);
-rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const TableSource* tables,
+rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const tables::TableStore* tables,
                                      const rpc::EncoderCatalogue* encoders, memory::Stores memory);
 memory::RegionStoreOptions RegionStoreOptionsOf(const ServerOptions& o,
                                                 const std::shared_ptr<memory::RegionNames>& names,
@@ -29,7 +29,8 @@ memory::RegionStoreOptions RegionStoreOptionsOf(const ServerOptions& o,
 memory::DeviceRegionOptions DeviceRegionOptionsOf(const ServerOptions& o,
                                                   const std::shared_ptr<memory::RegionNames>& names,
                                                   const Connections& connections);
-oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o, const TableSource* tables,
+oip::InferenceServiceOptions InferenceOptionsOf(const ServerOptions& o,
+                                                const tables::TableStore* tables,
                                                 memory::Stores memory,
                                                 const trace::TraceOptions& trace);
 tables::TableStoreOptions TableStoreOptionsOf(const ServerOptions& o);

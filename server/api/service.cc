@@ -197,6 +197,7 @@ TensorCallLimits PositionEmbeddingServiceImpl::Limits() {
           options_.max_header_bytes,
           max_batch_items_.load(std::memory_order_relaxed),
           options_.tables,
+          &table_reads_,
           options_.encoders,
           options_.memory,
           &memo_};

@@ -31,8 +31,8 @@ struct ServiceOptions {
   int64_t max_inflight_bytes = 0;  // only reported; the engine enforces it
   int64_t inline_bytes = 0;        // only reported; the engine enforces it
   int64_t max_batch_items = 0;
-  const TableSource* tables = nullptr;  // must outlive the service; nullptr: no tables are kept
-  std::string lease_socket;             // only reported
+  const tables::TableStore* tables = nullptr;  // must outlive the service; nullptr: none are kept
+  std::string lease_socket;                    // only reported
   absl::Duration stream_idle_timeout = absl::ZeroDuration();  // 0: no limit
   // Must outlive the service; nullptr: none are configured.
   const EncoderCatalogue* encoders = nullptr;
@@ -138,6 +138,7 @@ class PositionEmbeddingServiceImpl final : public PositionEmbeddingServiceBase {
   absl::Mutex mu_;
   std::vector<std::string> listeners_ ABSL_GUARDED_BY(mu_);
   TaskThread long_answers_;  // wide specs and comparisons take up to a fifth of a second each
+  TaskThread table_reads_;   // a large table takes a second
 };
 
 }  // namespace phasor::rpc

@@ -121,7 +121,10 @@ class Stream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   // Taking a message -------------------------------------------------------------------------
 
   void Take();
-  absl::StatusOr<StreamRequest> Parse(const WalkedMessage& walked, int64_t* plan_bytes);
+  void Take(absl::StatusOr<StreamRequest> request, const WalkedMessage& walked,
+            std::unique_ptr<Call> call);
+  absl::StatusOr<StreamRequest> Parse(const WalkedMessage& walked, const TableSource* tables,
+                                      int64_t* plan_bytes);
   // The engine items of a message. If there are none, nothing is computed and `call` has the
   // answer.
   absl::StatusOr<RequestView> ViewOf(StreamRequest request, const WalkedMessage& walked,
@@ -379,24 +382,36 @@ void Stream::Take() {
   const auto walked =
       call->Receive(&incoming_, {options_.limits.max_header_bytes, method_.raw_entries});
   if (!walked.ok()) return Break(walked.status());
-  absl::StatusOr<StreamRequest> request = Parse(*walked, &call->plan_bytes);
+  const tables::LoadedTables loaded(options_.limits.tables);
+  auto request = Parse(*walked, &loaded, &call->plan_bytes);
+  if (!loaded.lacks_a_table()) return Take(std::move(request), *walked, std::move(call));
+  options_.limits.table_reads->Post(
+      client_, [stream = shared_from_this(), walked = *walked, call = std::move(call)]() mutable {
+        auto read = stream->Parse(walked, stream->options_.limits.tables, &call->plan_bytes);
+        stream->Take(std::move(read), walked, std::move(call));
+      });
+}
+
+void Stream::Take(absl::StatusOr<StreamRequest> request, const WalkedMessage& walked,
+                  std::unique_ptr<Call> call) {
   if (!request.ok()) return Break(request.status());
   call->answer.id = request->id;
-  absl::StatusOr<RequestView> view = ViewOf(*std::move(request), *walked, call.get());
+  absl::StatusOr<RequestView> view = ViewOf(*std::move(request), walked, call.get());
   call->answer.status = view.status();
   if (view.ok() && !view->items.empty()) return Submit(std::move(call), *std::move(view));
   call->Answer();
   Taken(0);
 }
 
-absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked, int64_t* plan_bytes) {
+absl::StatusOr<StreamRequest> Stream::Parse(const WalkedMessage& walked, const TableSource* tables,
+                                            int64_t* plan_bytes) {
   engine::PlanBudget budget;
   const auto cached = [this](const ResolvedSpec& spec) { return engine_.GetPlan(spec); };
   const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
   const TensorCallLimits& limits = options_.limits;
   auto request = method_.parse(
-      walked, ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items,
-                          limits.tables, memory_, limits.encoders, limits.memo});
+      walked, ViewContext{plans, backend_, limits.max_message_bytes, limits.max_batch_items, tables,
+                          memory_, limits.encoders, limits.memo});
   *plan_bytes = budget.large_bytes();
   return request;
 }

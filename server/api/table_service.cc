@@ -154,9 +154,18 @@ grpc::ServerUnaryReactor* TableServiceImpl::GetTable(grpc::CallbackServerContext
   if (absl::Status status = CheckTableName(request->name(), "name"); !status.ok()) {
     return Answer(context, status);
   }
-  const auto table = store_.Find(request->name(), "name");
-  if (table.ok()) *response->mutable_table() = ToWire(**table);
-  return Answer(context, table.status());
+  const auto answer = [=](const TableSource& tables) {
+    const auto table = tables.Find(request->name(), "name");
+    if (table.ok()) *response->mutable_table() = ToWire(**table);
+    return table.status();
+  };
+  const tables::LoadedTables loaded(&store_);
+  const absl::Status status = answer(loaded);
+  if (!loaded.lacks_a_table()) return Answer(context, status);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  files_.Post(ClientOf(*context),
+              [this, context, reactor, answer] { FinishCall(context, reactor, answer(store_)); });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* TableServiceImpl::ListTables(grpc::CallbackServerContext* context,

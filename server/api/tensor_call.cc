@@ -44,13 +44,17 @@ class TensorCall final : public engine::Call {
     deadline = DeadlineOf(*context);
   }
 
-  // Parses the message into items. Errors: as MayParse and the method's parse function.
-  absl::Status Receive(grpc::ByteBuffer* request, const TensorCallLimits& limits,
-                       engine::Engine& engine) {
+  // Takes the message. Errors: as MayParse.
+  absl::Status Receive(grpc::ByteBuffer* request, engine::Engine& engine) {
     PHASOR_RETURN_IF_ERROR(received_.Take(request));
     PHASOR_ASSIGN_OR_RETURN(
-        const Permit while_read,
-        engine.MayParse(received_.size(), deadline, [this] { return cancelled(); }));
+        while_read_, engine.MayParse(received_.size(), deadline, [this] { return cancelled(); }));
+    return absl::OkStatus();
+  }
+
+  // Parses the message. Errors: as the method's parse function.
+  absl::StatusOr<RequestView> Parse(const TensorCallLimits& limits, const TableSource* tables,
+                                    engine::Engine& engine) {
     const WalkLimits walk_limits{
         limits.max_header_bytes,
         method_.raw_entries + (batch ? kRawEntriesPerBatchItem * limits.max_batch_items : 0)};
@@ -62,20 +66,33 @@ class TensorCall final : public engine::Call {
                                    backend_,
                                    limits.max_message_bytes,
                                    limits.max_batch_items,
-                                   limits.tables,
+                                   tables,
                                    CallerMemoryOf(limits.memory, *context_),
                                    limits.encoders,
                                    limits.memo};
-    PHASOR_ASSIGN_OR_RETURN(RequestView view, method_.parse(walked, view_context));
+    auto view = method_.parse(walked, view_context);
+    plan_bytes_ = budget.large_bytes();
+    return view;
+  }
+
+  // Takes the items of the message. Errors: as CallerQuota::Take.
+  absl::Status Take(RequestView view, engine::Engine& engine) {
+    while_read_ = Permit();
     engine.CountPlanHits(view.recalled_items);
     items = std::move(view.items);
-    cost_bytes = received_.size() + view.response_bytes + view.copied_bytes + budget.large_bytes();
+    cost_bytes = received_.size() + view.response_bytes + view.copied_bytes + plan_bytes_;
     held = std::move(view.bound.held);
     transfers_ = std::move(view.bound.transfers);
     other_bytes = view.bound.shared_bytes;
     PHASOR_ASSIGN_OR_RETURN(Permit quota, CallerQuota(*context_).Take(cost_bytes));
     KeepUntilSent(context_, std::move(quota));
     return absl::OkStatus();
+  }
+
+  // Ends the call before it was submitted.
+  void Fail(const absl::Status& status) {
+    while_read_ = Permit();
+    FinishCall(context_, reactor_, status);
   }
 
   bool cancelled() const override { return context_->IsCancelled(); }
@@ -113,8 +130,27 @@ class TensorCall final : public engine::Call {
   grpc::ServerUnaryReactor* const reactor_;
   grpc::ByteBuffer* const response_;
   ReceivedMessage received_;
+  Permit while_read_;                             // until the message is parsed
+  int64_t plan_bytes_ = 0;                        // of large plans of this message
   std::unique_ptr<memory::Transfers> transfers_;  // nullptr: nothing to do
 };
+
+// Computes a parsed call, or ends it with the error.
+void Begin(std::unique_ptr<TensorCall> call, absl::StatusOr<RequestView> view,
+           engine::Engine& engine) {
+  const absl::Status status = view.ok() ? call->Take(*std::move(view), engine) : view.status();
+  if (!status.ok()) return call->Fail(status);
+  call->phases.submitted = std::chrono::steady_clock::now();
+  engine.Submit(std::move(call));
+}
+
+// The same for a call that needs a table which is not in memory. Blocks while it is read.
+void BeginLater(std::unique_ptr<TensorCall> call, const TensorCallLimits& limits,
+                engine::Engine& engine) {
+  if (call->cancelled()) return call->Fail(absl::CancelledError("table: nobody waits for it"));
+  auto view = call->Parse(limits, limits.tables, engine);
+  Begin(std::move(call), std::move(view), engine);
+}
 
 }  // namespace
 
@@ -134,11 +170,19 @@ grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   auto call = std::make_unique<TensorCall>(method, std::string(engine.backend()->name()), context,
                                            reactor, response);
-  if (absl::Status status = call->Receive(request, limits, engine); !status.ok()) {
-    FinishCall(context, reactor, status);
+  if (absl::Status status = call->Receive(request, engine); !status.ok()) {
+    call->Fail(status);
+    return reactor;
+  }
+  const tables::LoadedTables loaded(limits.tables);
+  auto view = call->Parse(limits, &loaded, engine);
+  if (loaded.lacks_a_table()) {
+    limits.table_reads->Post(ClientOf(*context),
+                             [limits, &engine, call = std::move(call)]() mutable {
+                               BeginLater(std::move(call), limits, engine);
+                             });
   } else {
-    call->phases.submitted = std::chrono::steady_clock::now();
-    engine.Submit(std::move(call));
+    Begin(std::move(call), std::move(view), engine);
   }
   return reactor;
 }

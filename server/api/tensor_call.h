@@ -11,7 +11,9 @@
 #include "absl/types/span.h"
 #include "proto/raw_message.h"
 #include "server/api/request_view.h"
+#include "server/base/task_thread.h"
 #include "server/engine/engine.h"
+#include "server/tables/table_store.h"
 
 namespace phasor::rpc {
 
@@ -34,7 +36,8 @@ struct TensorCallLimits {
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
   int64_t max_batch_items = 0;
-  const TableSource* tables = nullptr;         // must outlive the calls; nullptr: none are kept
+  const tables::TableStore* tables = nullptr;  // must outlive the calls; nullptr: none are kept
+  TaskThread* table_reads = nullptr;           // must outlive the calls
   const EncoderCatalogue* encoders = nullptr;  // must outlive the calls
   memory::Stores memory = {};
   RequestMemo* memo = nullptr;  // must outlive the calls; nullptr: nothing is remembered
@@ -45,9 +48,10 @@ struct TensorCallLimits {
 memory::CallerMemory CallerMemoryOf(const memory::Stores& stores,
                                     const grpc::CallbackServerContext& context);
 
-// Starts a call and returns its reactor, which gRPC owns from then on. Never blocks. The answer is
-// sent inside this function, or later from an engine thread. `request` is emptied: its slices move
-// to the call, which frees them once the payload has been read.
+// Starts a call and returns its reactor, which gRPC owns from then on. Never blocks: if a table
+// must be read from a file, the call goes on in `limits.table_reads`. The answer is sent inside
+// this function, or later from that thread or an engine thread. `request` is emptied: its slices
+// move to the call, which frees them once the payload has been read.
 grpc::ServerUnaryReactor* StartTensorCall(const TensorMethod& method,
                                           const TensorCallLimits& limits, engine::Engine& engine,
                                           grpc::CallbackServerContext* context,

@@ -45,16 +45,20 @@ class InferCall final : public engine::Call {
     waits_for_room = stream_;
   }
 
-  // Parses the request into an item. Errors: as MayParse and PrepareInfer; INVALID_ARGUMENT: it
-  // does not parse.
+  // Takes the request. Errors: as MayParse.
   absl::Status Receive(grpc::ByteBuffer* request) {
     PHASOR_RETURN_IF_ERROR(received_.Take(request));
     received_bytes = received_.size();
     // A request of a stream is parsed without waiting for room: a stream brings one request at a
     // time, and its answer needs the id that only parsing gives.
-    PHASOR_ASSIGN_OR_RETURN(const Permit while_read,
+    PHASOR_ASSIGN_OR_RETURN(while_read_,
                             context_.engine->MayParse(stream_ ? 0 : received_.size(), deadline,
                                                       [this] { return cancelled(); }));
+    return absl::OkStatus();
+  }
+
+  // Parses the request into an item. Errors: as PrepareInfer; INVALID_ARGUMENT: it does not parse.
+  absl::Status Prepare(const TableSource* tables) {
     PHASOR_ASSIGN_OR_RETURN(
         const WalkedMessage walked,
         received_.Walk({context_.max_header_bytes, kMaxTensors, kRawInputField}));
@@ -70,16 +74,16 @@ class InferCall final : public engine::Call {
     engine::PlanBudget budget;
     const auto cached = [this](const ResolvedSpec& spec) { return context_.engine->GetPlan(spec); };
     const auto plans = [&](const ResolvedSpec& spec) { return budget.Get(spec, cached); };
-    PHASOR_ASSIGN_OR_RETURN(
-        prepared_,
-        PrepareInfer(header, walked.raw,
-                     {models.get(), plans, context_.max_message_bytes, context_.tables, memory_}));
+    PHASOR_ASSIGN_OR_RETURN(prepared_, PrepareInfer(header, walked.raw,
+                                                    {models.get(), plans,
+                                                     context_.max_message_bytes, tables, memory_}));
     items.push_back(std::move(prepared_.item));
     cost_bytes = received_.size() + prepared_.server_bytes + budget.large_bytes();
     other_bytes = prepared_.bound.shared_bytes;
     held = std::move(prepared_.bound.held);
     deadline = std::min(deadline, SteadyNow() + prepared_.timeout);
     PHASOR_ASSIGN_OR_RETURN(quota_permit_, quota_.Take(cost_bytes));
+    while_read_ = Permit();
     ready_ = phases.submitted = Now();
     return absl::OkStatus();
   }
@@ -122,6 +126,7 @@ class InferCall final : public engine::Call {
 
   // Answers with an error. Called instead of Submit if the request is wrong.
   void Fail(absl::Status status) {
+    while_read_ = Permit();
     if (prepared_.model != nullptr) {
       context_.statistics->AddFailure(prepared_.model->name, Between(arrived_, Now()));
     }
@@ -135,6 +140,7 @@ class InferCall final : public engine::Call {
   const bool stream_;
   const rpc::CallerQuota quota_;
   const memory::CallerMemory memory_;
+  Permit while_read_;  // until the request is parsed
   Permit quota_permit_;
   absl::AnyInvocable<void(InferAnswer)> done_;
   rpc::ReceivedMessage received_;
@@ -146,16 +152,32 @@ class InferCall final : public engine::Call {
   Tick fetched_;  // when all payload had been read
 };
 
+// Computes a request that was prepared, or answers with the error.
+void Begin(std::unique_ptr<InferCall> call, absl::Status status, engine::Engine& engine) {
+  if (!status.ok()) return call->Fail(std::move(status));
+  engine.Submit(std::move(call));
+}
+
+// The same for a request that needs a table which is not in memory. Blocks while it is read.
+void BeginLater(std::unique_ptr<InferCall> call, const InferContext& context) {
+  if (call->cancelled()) return call->Fail(absl::CancelledError("table: nobody waits for it"));
+  absl::Status status = call->Prepare(context.tables);
+  Begin(std::move(call), std::move(status), *context.engine);
+}
+
 }  // namespace
 
 void StartInfer(const InferContext& context, grpc::ByteBuffer* request, const InferCaller& caller,
                 absl::AnyInvocable<void(InferAnswer)> done) {
   auto call = std::make_unique<InferCall>(context, caller, std::move(done));
-  if (absl::Status status = call->Receive(request); !status.ok()) {
-    call->Fail(std::move(status));
-    return;
-  }
-  context.engine->Submit(std::move(call));
+  absl::Status status = call->Receive(request);
+  if (!status.ok()) return call->Fail(std::move(status));
+  const tables::LoadedTables loaded(context.tables);
+  status = call->Prepare(&loaded);
+  if (!loaded.lacks_a_table()) return Begin(std::move(call), std::move(status), *context.engine);
+  context.table_reads->Post(caller.client, [context, call = std::move(call)]() mutable {
+    BeginLater(std::move(call), context);
+  });
 }
 
 }  // namespace phasor::oip

@@ -12,24 +12,27 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "kernels/tensor/table.h"
+#include "server/base/task_thread.h"
 #include "server/engine/engine.h"
 #include "server/grpc/access.h"
 #include "server/oip/input_tensors.h"
 #include "server/oip/model_catalogue.h"
 #include "server/oip/model_statistics.h"
+#include "server/tables/table_store.h"
 
 namespace phasor::oip {
 
 // What all inferences of a server share. All pointers must outlive them; `tables` may be nullptr.
+// Tables that are not in memory are read in `table_reads`.
 struct InferContext {
   engine::Engine* engine = nullptr;
-  const TableSource* tables = nullptr;
+  const tables::TableStore* tables = nullptr;
   memory::Stores memory = {};
   const ModelCatalogue* models = nullptr;
   StatisticsBook* statistics = nullptr;
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
+  TaskThread* table_reads = nullptr;
 };
 
 // The caller of an inference.
@@ -53,7 +56,7 @@ struct InferAnswer {
 };
 
 // Starts an inference and calls `done` exactly once: inside this function, or later from an engine
-// thread. Never blocks. Empties `request`.
+// thread or from `table_reads`. Never blocks. Empties `request`.
 void StartInfer(const InferContext& context, grpc::ByteBuffer* request, const InferCaller& caller,
                 absl::AnyInvocable<void(InferAnswer)> done);
 

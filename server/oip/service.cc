@@ -63,7 +63,8 @@ InferenceService::InferenceService(engine::Engine* engine, InferenceServiceOptio
              &models_,
              &statistics_,
              options_.max_message_bytes,
-             options_.max_header_bytes},
+             options_.max_header_bytes,
+             &table_reads_},
       streams_(infer_, options_.stream_idle_timeout) {}
 
 grpc::ServerUnaryReactor* InferenceService::ServerLive(Context* context,
@@ -167,15 +168,15 @@ grpc::ServerUnaryReactor* InferenceService::ModelStatistics(
 }
 
 grpc::ServerUnaryReactor* InferenceService::RepositoryIndex(
-    Context* context, const inference::RepositoryIndexRequest*,
+    Context* context, const inference::RepositoryIndexRequest* request,
     inference::RepositoryIndexResponse* response) {
   if (Reactor* const refused = rpc::RefusedReactor(context)) return refused;
-  *response = IndexOf(*models_.Get());
   if (!request->repository_name().empty()) {
     return Answer(context,
                   absl::UnimplementedError(
                       "repository_name: set; models are in no repository, so leave it out"));
   }
+  *response = IndexOf(*models_.Get());
   return Answer(context);
 }
 

@@ -23,8 +23,8 @@ struct InferenceServiceOptions {
   std::string version;  // the server's version
   int64_t max_message_bytes = 0;
   int64_t max_header_bytes = 0;
-  const TableSource* tables = nullptr;  // must outlive the service; nullptr: no tables are kept
-  memory::Stores memory = {};           // must outlive the service
+  const tables::TableStore* tables = nullptr;  // must outlive the service; nullptr: none are kept
+  memory::Stores memory = {};                  // must outlive the service
   absl::Duration stream_idle_timeout = absl::ZeroDuration();  // 0: no limit
   double traced_ratio = 0;  // the part of all calls of which spans are exported
 };
@@ -129,6 +129,7 @@ class InferenceService final : public InferenceServiceBase {
   memory::RegionStore& regions_;
   const InferContext infer_;
   InferStreams streams_;
+  TaskThread table_reads_;
 };
 
 }  // namespace phasor::oip

@@ -44,8 +44,8 @@ absl::StatusOr<TableFile> ReadTableFile(const std::string& directory, const std:
 std::string UploadFileName(const std::string& name);
 bool IsUploadFile(std::string_view file);
 
-// Called before each step of a write: "create", "write", "sync", "rename", "sync directory". If it
-// returns an error, the write ends there. For tests.
+// Called before each step of a write: "create", "write", "sync", "rename", "sync directory"; and
+// before a file is read: "read". If it returns an error, the write or read ends there. For tests.
 using StepHook = std::function<absl::Status(const std::string& step)>;
 
 // A file that is not in place yet.

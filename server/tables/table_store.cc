@@ -150,6 +150,7 @@ absl::Status TableStore::LoadFile(const std::string& file) const {
   }
   const FileStamp stamp = StampOf(path);
   if (stamp == loaded || stamp == FileStamp()) return absl::OkStatus();
+  if (options_.step_hook != nullptr) PHASOR_RETURN_IF_ERROR(options_.step_hook("read"));
   auto read = ReadTableFile(options_.directory, file, budget_);
   std::lock_guard lock(mutex_);
   // An upload or a deletion by this server came first. It is what the caller of Find expects.
@@ -197,15 +198,27 @@ std::shared_ptr<const Table> TableStore::FindLoaded(std::string_view name) const
 absl::StatusOr<std::shared_ptr<const Table>> TableStore::Find(std::string_view name,
                                                               std::string_view path) const {
   if (auto table = FindLoaded(name); table != nullptr) return table;
-  if (options_.directory.empty() || !CheckTableName(name, path).ok()) return NotFound(name, path);
   // A name that nobody has costs one look at the directory, and waits for no scan.
-  const std::string file = UploadFileName(std::string(name));
-  if (StampOf(StrCat(options_.directory, "/", file)) == FileStamp()) return NotFound(name, path);
+  if (!HasUpload(name)) return NotFound(name, path);
   {
     std::lock_guard scanning(scan_mutex_);
-    PHASOR_RETURN_IF_ERROR(LoadFile(file));
+    PHASOR_RETURN_IF_ERROR(LoadFile(UploadFileName(std::string(name))));
   }
   if (auto table = FindLoaded(name); table != nullptr) return table;
+  return NotFound(name, path);
+}
+
+bool TableStore::HasUpload(std::string_view name) const {
+  if (options_.directory.empty() || !IsTableName(name)) return false;
+  const std::string file = UploadFileName(std::string(name));
+  return StampOf(StrCat(options_.directory, "/", file)) != FileStamp();
+}
+
+absl::StatusOr<std::shared_ptr<const Table>> LoadedTables::Find(std::string_view name,
+                                                                std::string_view path) const {
+  if (store_ == nullptr) return NotFound(name, path);
+  if (auto table = store_->FindLoaded(name); table != nullptr) return table;
+  if (store_->HasUpload(name)) lacks_a_table_ = true;
   return NotFound(name, path);
 }
 

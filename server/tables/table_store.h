@@ -76,9 +76,13 @@ class TableStore final : public TableSource {
   ~TableStore() override;
 
   // If no table has that name, looks once whether another server has uploaded it, and blocks while
-  // it is read.
+  // it is read. For threads that may wait; see LoadedTables for others.
   absl::StatusOr<std::shared_ptr<const Table>> Find(std::string_view name,
                                                     std::string_view path) const override;
+  // nullptr: no table in memory has that name.
+  std::shared_ptr<const Table> FindLoaded(std::string_view name) const;
+  // Whether there is an upload of that name, which Find would read unless it is loaded.
+  bool HasUpload(std::string_view name) const;
   // Takes over what has changed in the directory. What cannot be read is logged once and left as it
   // was. Blocks.
   void Rescan();
@@ -119,7 +123,6 @@ class TableStore final : public TableSource {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(const std::string& file) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   FileStamp LoadedStamp(const std::string& file) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::shared_ptr<const Table> FindLoaded(std::string_view name) const;
   void RescanUntilStopped();
   absl::Status CheckDirectory() const;
   absl::Status CheckReplaceable(const std::string& name) const;
@@ -138,6 +141,24 @@ class TableStore final : public TableSource {
   std::condition_variable stop_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread rescanner_;  // may be none
+};
+
+// The tables of a store that are in memory, for one call on a thread that must not wait for a file.
+// Threads: one at a time.
+class LoadedTables final : public TableSource {
+ public:
+  // `store` must outlive it; nullptr: there are no tables.
+  explicit LoadedTables(const TableStore* store) : store_(store) {}
+
+  absl::StatusOr<std::shared_ptr<const Table>> Find(std::string_view name,
+                                                    std::string_view path) const override;
+  // Whether a table was not found because its file must be read first: ask the store, on a thread
+  // that may wait.
+  bool lacks_a_table() const { return lacks_a_table_; }
+
+ private:
+  const TableStore* const store_;
+  mutable bool lacks_a_table_ = false;
 };
 
 }  // namespace phasor::tables

@@ -6,7 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
+#include <future>
+
+#include "absl/synchronization/notification.h"
 #include "kernels/base/sha256.h"
+#include "server/grpc/callback_threads.h"
 #include "tests/server/api/test_server.h"
 #include "tests/support/requests.h"
 #include "tests/support/temp_dir.h"
@@ -199,6 +205,97 @@ TEST(IdleUploadTest, EndsAndFreesItsPlace) {
   writer->Write(request);
   writer->WritesDone();
   EXPECT_TRUE(writer->Finish().ok());
+}
+
+// Another server has uploaded a table, and this one reads its file for as long as the test wants.
+class UnreadTableTest : public ::testing::Test {
+ protected:
+  UnreadTableTest() {
+    const auto other = *tables::TableStore::Open({dir_.path(), 1000, 4000});
+    auto upload = *other->Begin("t", {Dtype::kFloat32, {4, 2}, {}}, Sha256Hex(kBytes));
+    EXPECT_TRUE(upload->Append({reinterpret_cast<const std::byte*>(kBytes.data()), 32}).ok());
+    EXPECT_TRUE(other->Commit(std::move(upload)).ok());
+    *encode_.mutable_item() = testing::EncodeOf(2);
+    encode_.mutable_item()->clear_spec();
+    encode_.mutable_item()->set_table("t");
+  }
+
+  // The outcome of a call that needs the table. Others are served meanwhile.
+  grpc::Status WhileRead(const std::function<grpc::Status(grpc::ClientContext*)>& call) {
+    const CallbackThreads one(1, [] { return false; });  // gRPC has no other thread to answer on
+    auto status = std::async(std::launch::async, [&] {
+      grpc::ClientContext context;
+      return call(&context);
+    });
+    reads_.WaitForNotification();
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+    v1::GetServerInfoResponse info;
+    EXPECT_TRUE(stub_->GetServerInfo(&context, {}, &info).ok());
+    may_read_.Notify();
+    return status.get();
+  }
+
+  TempDir dir_;
+  absl::Notification reads_, may_read_;
+  TestServer server_{TestServer::SmallEngine(),
+                     {.directory = dir_.path(), .step_hook = [this](const std::string& step) {
+                        if (step == "read" && !reads_.HasBeenNotified()) reads_.Notify();
+                        if (step == "read") may_read_.WaitForNotification();
+                        return absl::OkStatus();
+                      }}};
+  const std::unique_ptr<v1::PositionEmbeddingService::Stub> stub_ =
+      v1::PositionEmbeddingService::NewStub(server_.channel());
+  v1::EncodeRequest encode_;
+};
+
+TEST_F(UnreadTableTest, ACallWaitsForItAlone) {
+  v1::EncodeResponse response;
+  const grpc::Status status = WhileRead(
+      [&](grpc::ClientContext* context) { return stub_->Encode(context, encode_, &response); });
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.raw(0).size(), 16u);
+}
+
+TEST_F(UnreadTableTest, ABatchWaitsForItAlone) {
+  v1::BatchEncodeRequest request;
+  *request.add_items() = testing::EncodeOf(1);
+  *request.add_items() = encode_.item();
+  v1::BatchEncodeResponse response;
+  EXPECT_TRUE(WhileRead([&](grpc::ClientContext* context) {
+                return stub_->BatchEncode(context, request, &response);
+              }).ok());
+  ASSERT_EQ(response.results_size(), 2);
+  EXPECT_EQ(response.results(1).status().code(), 0) << response.results(1).status().message();
+}
+
+TEST_F(UnreadTableTest, AStreamWaitsForItAlone) {
+  std::vector<v1::StreamEncodeResponse> answers(3);
+  const grpc::Status status = WhileRead([&](grpc::ClientContext* context) {
+    const auto stream = stub_->StreamEncode(context);
+    v1::StreamEncodeRequest request;
+    for (int id = 0; id < 3; ++id) {
+      request.set_id(id);
+      *request.mutable_item() = id == 1 ? testing::EncodeOf(1) : encode_.item();
+      stream->Write(request);
+    }
+    stream->WritesDone();
+    for (auto& answer : answers) EXPECT_TRUE(stream->Read(&answer));
+    return stream->Finish();
+  });
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  for (const auto& answer : answers) EXPECT_EQ(answer.result().status().code(), 0);
+}
+
+TEST_F(UnreadTableTest, ADescriptionWaitsForItAlone) {
+  const auto tables = v1::TableService::NewStub(server_.channel());
+  v1::GetTableRequest request;
+  request.set_name("t");
+  v1::GetTableResponse response;
+  EXPECT_TRUE(WhileRead([&](grpc::ClientContext* context) {
+                return tables->GetTable(context, request, &response);
+              }).ok());
+  EXPECT_EQ(response.table().sha256(), Sha256Hex(kBytes));
 }
 
 TEST(TableServiceWithoutDirectoryTest, UploadsSayWhatTheServerLacks) {

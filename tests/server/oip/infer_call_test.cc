@@ -9,15 +9,18 @@
 #include <atomic>
 #include <cmath>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "kernels/backend/backend.h"
 #include "kernels/backends.h"
+#include "kernels/base/sha256.h"
 #include "tests/server/oip/requests.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/shared_memory.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace phasor::oip {
 namespace {
@@ -25,6 +28,7 @@ namespace {
 using ::phasor::testing::IsOk;
 using ::phasor::testing::SharedMemory;
 using ::phasor::testing::StatusIs;
+using ::phasor::testing::TempDir;
 using ::testing::HasSubstr;
 
 class InferCallTest : public ::testing::Test {
@@ -112,6 +116,38 @@ TEST_F(InferCallTest, LargeRequestsAreNotReadWhenNobodyWaitsForThem) {
   // The answers of a stream have the ids of its requests.
   caller_.stream = true;
   EXPECT_EQ(InferBytes(request.SerializeAsString()).id, "r1");
+}
+
+TEST_F(InferCallTest, ATableIsReadOnAnotherThread) {
+  const TempDir dir;
+  std::atomic<std::thread::id> reader;
+  const auto here = *tables::TableStore::Open(
+      {.directory = dir.path(), .step_hook = [&](const std::string& step) {
+         if (step == "read") reader = std::this_thread::get_id();
+         return absl::OkStatus();
+       }});
+  const auto other = *tables::TableStore::Open({.directory = dir.path()});
+  const std::string zeros(32 * 2 * 4, '\0');
+  auto upload = *other->Begin("rel", {Dtype::kFloat32, {32, 2}, {}}, Sha256Hex(zeros));
+  ASSERT_THAT(upload->Append({reinterpret_cast<const std::byte*>(zeros.data()), zeros.size()}),
+              IsOk());
+  ASSERT_THAT(other->Commit(std::move(upload)), IsOk());
+  TaskThread reads;
+  context_.tables = here.get();
+  context_.table_reads = &reads;
+  inference::ModelInferRequest bias;
+  bias.set_model_name("t5");
+  (*bias.mutable_parameters())["table"].set_string_param("rel");
+  (*bias.mutable_parameters())["heads"].set_int64_param(2);
+  for (const char* const name : {"QUERY_POSITIONS", "KEY_POSITIONS"}) {
+    AddInput(name, "INT64", {3}, &bias);
+    bias.add_raw_input_contents(BytesOfValues<int64_t>({0, 1, 2}));
+  }
+  EXPECT_EQ(Infer(bias).raw_output_contents(0).size(), 2u * 3 * 3 * 4);
+  EXPECT_NE(reader.load(), std::thread::id());
+  EXPECT_NE(reader.load(), std::this_thread::get_id());
+  (*bias.mutable_parameters())["table"].set_string_param("unknown");
+  EXPECT_THAT(Failure(bias), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'unknown'")));
 }
 
 TEST_F(InferCallTest, RotatesPairsOfLanes) {

@@ -264,6 +264,26 @@ TEST(SharedTableStoreTest, AnUploadInProgressSurvivesTheStartAndTheScanOfAnother
   EXPECT_EQ(ContentOf(*one, "t"), kOld);
 }
 
+TEST(SharedTableStoreTest, WhoMustNotWaitLearnsThatAFileMustBeRead) {
+  const TempDir dir;
+  const auto one = Open(dir), other = Open(dir);
+  ASSERT_THAT(Put(*one, "t", kOld), IsOk());
+  const LoadedTables before(other.get());
+  EXPECT_THAT(before.Find("u", "table"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no table")));
+  EXPECT_FALSE(before.lacks_a_table()) << "nobody has uploaded it";
+  EXPECT_THAT(before.Find("t", "table"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no table")));
+  EXPECT_TRUE(before.lacks_a_table());
+  EXPECT_EQ(other->FindLoaded("t"), nullptr) << "nothing was read";
+  EXPECT_EQ(ContentOf(*other, "t"), kOld);
+  const LoadedTables after(other.get());
+  EXPECT_THAT(after.Find("t", "table"), IsOk());
+  EXPECT_FALSE(after.lacks_a_table());
+  EXPECT_THAT(LoadedTables(nullptr).Find("t", "table"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no table")));
+}
+
 TEST(SharedTableStoreTest, AFileThatCannotBeReadChangesNothing) {
   const TempDir dir;
   const auto store = Open(dir);
