@@ -34,6 +34,12 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const abs
   return reactor;
 }
 
+// Callers without an identity are known by their host.
+std::string UploaderOf(const grpc::CallbackServerContext& context) {
+  std::string identity = RegionCallerOf(context).identity;
+  return identity.empty() ? absl::StrCat(ClientOf(context)) : identity;
+}
+
 // One upload. Owns itself until OnDone. Threads: timer and reads may run at once; they lock `mu_`.
 class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableRequest>,
                             public std::enable_shared_from_this<UploadReactor> {
@@ -100,7 +106,8 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
     const v1::Table& table = request_.table();
     PHASOR_ASSIGN_OR_RETURN(const TensorDesc tensor,
                             TensorDescFromWire(table.tensor(), "table.tensor"));
-    PHASOR_ASSIGN_OR_RETURN(upload_, store_.Begin(table.name(), tensor, table.sha256()));
+    PHASOR_ASSIGN_OR_RETURN(
+        upload_, store_.Begin(table.name(), tensor, table.sha256(), UploaderOf(*context_)));
     return absl::OkStatus();
   }
 

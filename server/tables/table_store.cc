@@ -50,12 +50,35 @@ absl::Status NotFound(std::string_view name, std::string_view path) {
 
 }  // namespace
 
-TableUpload::TableUpload(Table table, TableBlock block, std::shared_ptr<std::atomic<int>> uploads)
+absl::Status UploadPlaces::Take(const std::string& uploader) {
+  std::lock_guard lock(mutex_);
+  if (taken_ >= kAll) {
+    return absl::UnavailableError(StrCat("server: ", kAll, " uploads at a time; try again later"));
+  }
+  int& of_one = uploaders_[uploader];
+  if (of_one >= kOfOne) {
+    return absl::UnavailableError(
+        StrCat("server: ", kOfOne, " uploads of one caller at a time; finish one of them"));
+  }
+  ++of_one;
+  ++taken_;
+  return absl::OkStatus();
+}
+
+void UploadPlaces::GiveBack(const std::string& uploader) {
+  std::lock_guard lock(mutex_);
+  --taken_;
+  if (--uploaders_[uploader] == 0) uploaders_.erase(uploader);
+}
+
+TableUpload::TableUpload(Table table, TableBlock block, std::shared_ptr<UploadPlaces> places,
+                         std::string uploader)
     : table_(std::move(table)),
       block_(std::make_shared<TableBlock>(std::move(block))),
-      uploads_(std::move(uploads)) {}
+      places_(std::move(places)),
+      uploader_(std::move(uploader)) {}
 
-TableUpload::~TableUpload() { uploads_->fetch_sub(1); }
+TableUpload::~TableUpload() { places_->GiveBack(uploader_); }
 
 absl::Status TableUpload::Append(absl::Span<const std::byte> bytes) {
   const auto size = static_cast<int64_t>(bytes.size());
@@ -71,9 +94,7 @@ absl::Status TableUpload::Append(absl::Span<const std::byte> bytes) {
 }
 
 TableStore::TableStore(const TableStoreOptions& options)
-    : options_(options),
-      budget_(std::make_shared<Budget>(options.max_tables_bytes)),
-      uploads_(std::make_shared<std::atomic<int>>(0)) {}
+    : options_(options), budget_(std::make_shared<Budget>(options.max_tables_bytes)) {}
 
 absl::StatusOr<std::unique_ptr<TableStore>> TableStore::Open(const TableStoreOptions& options) {
   std::unique_ptr<TableStore> store(new TableStore(options));
@@ -245,7 +266,8 @@ absl::Status TableStore::CheckDirectory() const {
 
 absl::StatusOr<std::unique_ptr<TableUpload>> TableStore::Begin(const std::string& name,
                                                                const TensorDesc& tensor,
-                                                               const std::string& sha256) {
+                                                               const std::string& sha256,
+                                                               const std::string& uploader) {
   PHASOR_RETURN_IF_ERROR(CheckDirectory());
   PHASOR_RETURN_IF_ERROR(CheckTableName(name, "table.name"));
   PHASOR_RETURN_IF_ERROR(CheckTensor(tensor));
@@ -257,14 +279,10 @@ absl::StatusOr<std::unique_ptr<TableUpload>> TableStore::Begin(const std::string
   }
   PHASOR_RETURN_IF_ERROR(CheckReplaceable(name));
   PHASOR_ASSIGN_OR_RETURN(TableBlock block, TableBlock::Allocate(budget_, bytes));
-  if (uploads_->fetch_add(1) >= kMaxUploads) {
-    uploads_->fetch_sub(1);
-    return absl::UnavailableError(
-        StrCat("server: ", kMaxUploads, " uploads at a time; try again later"));
-  }
+  PHASOR_RETURN_IF_ERROR(places_->Take(uploader));
   Table table{name, tensor.dtype, tensor.shape[0], tensor.shape[1], sha256, {}};
   return std::unique_ptr<TableUpload>(
-      new TableUpload(std::move(table), std::move(block), uploads_));
+      new TableUpload(std::move(table), std::move(block), places_, uploader));
 }
 
 absl::Status TableStore::CheckReplaceable(const std::string& name) const {

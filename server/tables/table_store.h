@@ -37,7 +37,24 @@ struct TableStoreOptions {
   absl::Duration rescan_interval = absl::ZeroDuration();
 };
 
-// An upload in progress. Owns its bytes. Threads: one at a time.
+// Counts the uploads in progress, also of each uploader. Threads: any.
+class UploadPlaces {
+ public:
+  // Most uploads at a time, of all together and of one uploader.
+  static constexpr int kAll = 8;
+  static constexpr int kOfOne = 4;
+
+  // UNAVAILABLE: no place is free for this uploader.
+  absl::Status Take(const std::string& uploader);
+  void GiveBack(const std::string& uploader);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, int> uploaders_ ABSL_GUARDED_BY(mutex_);
+  int taken_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// An upload in progress. Owns its bytes and its place. Threads: one at a time.
 class TableUpload {
  public:
   ~TableUpload();
@@ -49,12 +66,14 @@ class TableUpload {
 
  private:
   friend class TableStore;
-  TableUpload(Table table, TableBlock block, std::shared_ptr<std::atomic<int>> uploads);
+  TableUpload(Table table, TableBlock block, std::shared_ptr<UploadPlaces> places,
+              std::string uploader);
 
   Table table_;  // without data
   std::shared_ptr<TableBlock> block_;
   int64_t received_ = 0;
-  const std::shared_ptr<std::atomic<int>> uploads_;
+  const std::shared_ptr<UploadPlaces> places_;
+  const std::string uploader_;
 };
 
 // The tables of a server. Owns them, and a thread that looks at the directory again; a table in use
@@ -65,9 +84,6 @@ class TableUpload {
 // system tells nobody what others write. Threads: any.
 class TableStore final : public TableSource {
  public:
-  // Most uploads at a time.
-  static constexpr int kMaxUploads = 8;
-
   // Loads all files of the directory. FAILED_PRECONDITION: the directory cannot be read, a file in
   // it is malformed, or two files define the same name. RESOURCE_EXHAUSTED: more than
   // max_tables_bytes.
@@ -89,11 +105,13 @@ class TableStore final : public TableSource {
   // At most `limit` tables in the order of their names, beginning after the name `after`.
   std::vector<std::shared_ptr<const Table>> List(std::string_view after, int64_t limit) const;
 
-  // Begins an upload. FAILED_PRECONDITION: there is no directory. INVALID_ARGUMENT: name, dtype,
-  // shape or checksum. RESOURCE_EXHAUSTED: too large. UNAVAILABLE: too many uploads at the moment.
+  // Begins an upload of `uploader`, which is any name of a caller. FAILED_PRECONDITION: there is no
+  // directory. INVALID_ARGUMENT: name, dtype, shape or checksum. RESOURCE_EXHAUSTED: too large.
+  // UNAVAILABLE: too many uploads at the moment.
   absl::StatusOr<std::unique_ptr<TableUpload>> Begin(const std::string& name,
                                                      const TensorDesc& tensor,
-                                                     const std::string& sha256);
+                                                     const std::string& sha256,
+                                                     const std::string& uploader = "");
   // Blocks until the table is on disk, then uses it instead of an earlier upload of the name.
   // INVALID_ARGUMENT: bytes are missing. DATA_LOSS: the checksum is wrong. ALREADY_EXISTS: the name
   // belongs to another file. RESOURCE_EXHAUSTED: the disk is full. INTERNAL: the system could not
@@ -129,7 +147,7 @@ class TableStore final : public TableSource {
 
   const TableStoreOptions options_;
   const std::shared_ptr<Budget> budget_;
-  const std::shared_ptr<std::atomic<int>> uploads_;
+  const std::shared_ptr<UploadPlaces> places_ = std::make_shared<UploadPlaces>();
   std::mutex write_mutex_;         // held while files change; locked before mutex_
   mutable std::mutex scan_mutex_;  // held while files are read; locked before mutex_
   mutable std::mutex mutex_;

@@ -12,6 +12,8 @@
 #include "inference/grpc_service.grpc.pb.h"
 #include "kernels/base/sha256.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
+#include "phasor/v1/table_service.grpc.pb.h"
+#include "server/tables/table_store.h"
 #include "server/telemetry/snapshot.h"
 #include "tests/e2e/secure_server.h"
 #include "tests/support/empty_call.h"
@@ -20,6 +22,7 @@
 #include "tests/support/running_server.h"
 #include "tests/support/shared_memory.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace phasor {
 namespace {
@@ -330,6 +333,42 @@ TEST_F(AccessMatrixTest, AnIdentityHoldsNoMoreRegionsThanItMay) {
   EXPECT_EQ(add("one", "a"), Code::OK);
   EXPECT_EQ(add("one", "b"), Code::RESOURCE_EXHAUSTED);
   EXPECT_EQ(add("two", "b"), Code::OK);
+}
+
+TEST_F(AccessMatrixTest, AnIdentityHasNotAllPlacesForUploads) {
+  UseTokens({"one", "two"});
+  const testing::TempDir dir;
+  options_.tables_dir = dir.path();
+  Start();
+  const auto stub = v1::TableService::NewStub(testing::NewChannel(Target()));
+  v1::CreateTableRequest table;
+  table.mutable_table()->set_name("t");
+  testing::SetShape(table.mutable_table()->mutable_tensor(), v1::DTYPE_FLOAT32, {4, 2});
+  table.mutable_table()->set_sha256(std::string(64, '0'));
+  struct Upload {
+    Upload(v1::TableService::Stub* tables, const std::string& token) {
+      context.AddMetadata("authorization", "Bearer " + TokenOf(token));
+      writer = tables->CreateTable(&context, &response);
+    }
+    testing::TestContext context;
+    v1::CreateTableResponse response;
+    std::unique_ptr<grpc::ClientWriter<v1::CreateTableRequest>> writer;
+  };
+  const auto upload_nothing = [&](const std::string& token) {
+    Upload upload(stub.get(), token);
+    upload.writer->Write(table);
+    upload.writer->WritesDone();
+    return upload.writer->Finish();
+  };
+  std::vector<std::unique_ptr<Upload>> waiting;
+  for (int i = 0; i < tables::UploadPlaces::kOfOne; ++i) {
+    waiting.push_back(std::make_unique<Upload>(stub.get(), "one"));
+    waiting.back()->writer->Write(table);
+  }
+  EXPECT_TRUE(Eventually([&] { return upload_nothing("one").error_code() == Code::UNAVAILABLE; }));
+  EXPECT_THAT(upload_nothing("one").error_message(), HasSubstr("4 uploads of one caller"));
+  EXPECT_THAT(upload_nothing("two").error_message(), HasSubstr("raw: 0 bytes"));
+  for (const auto& upload : waiting) upload->context.TryCancel();
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ TEST_F(TableServiceTest, ADeletedTableIsNotFound) {
             grpc::StatusCode::NOT_FOUND);
 }
 
-// Idle uploads take every place, and give them back.
+// Idle uploads take every place that one caller may have, and give them back.
 TEST(IdleUploadTest, EndsAndFreesItsPlace) {
   const TempDir dir;
   TestServer server(TestServer::SmallEngine(), {dir.path(), 1000, 4000}, absl::Seconds(1));
@@ -188,7 +188,7 @@ TEST(IdleUploadTest, EndsAndFreesItsPlace) {
     std::unique_ptr<grpc::ClientWriter<v1::CreateTableRequest>> writer;
   };
   std::vector<std::unique_ptr<Idle>> all;
-  for (int i = 0; i < tables::TableStore::kMaxUploads; ++i) {
+  for (int i = 0; i < tables::UploadPlaces::kOfOne; ++i) {
     Idle& idle = *all.emplace_back(std::make_unique<Idle>());
     idle.writer = stub->CreateTable(&idle.context, &idle.response);
     ASSERT_TRUE(idle.writer->Write(request));

@@ -157,15 +157,31 @@ TEST(TableStoreTest, UploadsAtATimeAreLimited) {
   const TempDir dir;
   const auto store = Open(dir);
   std::vector<std::unique_ptr<TableUpload>> uploads;
-  for (int i = 0; i < TableStore::kMaxUploads; ++i) {
-    auto upload = store->Begin("t", kShape, Sha256Hex(kOld));
+  for (const char* const uploader : {"a", "a", "a", "a", "b", "b", "b", "b"}) {
+    auto upload = store->Begin("t", kShape, Sha256Hex(kOld), uploader);
     ASSERT_THAT(upload, IsOk());
     uploads.push_back(*std::move(upload));
   }
-  EXPECT_THAT(store->Begin("t", kShape, Sha256Hex(kOld)),
+  EXPECT_THAT(store->Begin("t", kShape, Sha256Hex(kOld), "c"),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("8 uploads at a time")));
   uploads.pop_back();
-  EXPECT_THAT(store->Begin("t", kShape, Sha256Hex(kOld)), IsOk());
+  EXPECT_THAT(store->Begin("t", kShape, Sha256Hex(kOld), "c"), IsOk());
+}
+
+TEST(TableStoreTest, OneUploaderCannotTakeAllPlaces) {
+  const TempDir dir;
+  const auto store = Open(dir);
+  std::vector<std::unique_ptr<TableUpload>> uploads;
+  for (int i = 0; i < 4; ++i) {
+    auto upload = store->Begin("t", kShape, Sha256Hex(kOld), "a");
+    ASSERT_THAT(upload, IsOk());
+    uploads.push_back(*std::move(upload));
+  }
+  EXPECT_THAT(store->Begin("t", kShape, Sha256Hex(kOld), "a"),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("4 uploads of one caller")));
+  EXPECT_THAT(store->Begin("t", kShape, Sha256Hex(kOld), "b"), IsOk());
+  uploads.pop_back();
+  EXPECT_THAT(store->Begin("t", kShape, Sha256Hex(kOld), "a"), IsOk());
 }
 
 // A process that dies before a step of writing leaves the old table, or from the rename on the new
