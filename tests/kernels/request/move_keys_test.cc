@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kernels/plan/plan.h"
+#include "kernels/request/move_tokens.h"
 #include "tests/support/specs.h"
 #include "tests/support/status_matchers.h"
 
@@ -192,6 +193,25 @@ TEST(MoveKeysTest, WrongMovesAreRefusedWithTheirField) {
     r.layouts[1].code = KeyCode::kFloat16;
     r.layers[0].to_layout = 1;
   });
+}
+
+// Nothing else bounds them: they may name one slot again and again.
+TEST(MoveKeysTest, AComparisonHasSoManyTokens) {
+  MoveRequest request = Valid();
+  request.mode = MoveMode::kCompare;
+  KeyRun& run = request.groups[0].runs[0];
+  run.count = kMaxMoveTokens;
+  run.block_table.assign(kMaxMoveTokens / 4, 0);
+  run.to_block_table = run.block_table;
+  EXPECT_THAT(Prepare(request), IsOk());
+  request.groups.push_back(request.groups[0]);
+  request.groups[1].runs[0].count = 1;
+  request.layers[1].group = 1;
+  EXPECT_THAT(Prepare(request),
+              StatusIs(kInvalid, HasSubstr("item.groups: more than 1048576 tokens")));
+  request.groups[0].runs.push_back(request.groups[1].runs[0]);
+  EXPECT_THAT(Prepare(request),
+              StatusIs(kInvalid, HasSubstr("item.groups[0]: 1048577 tokens; must be at most")));
 }
 
 // Each distance times its extent is a multiple of 2^64 but for a few bytes: without an eye on that,

@@ -480,16 +480,20 @@ TEST(SharedPositionsTest, TheirCopiesAreCounted) {
   auto* const tensor = request.mutable_item()->mutable_positions()->mutable_tensor();
   SetShape(tensor, v1::DTYPE_INT64, {8});
   tensor->mutable_region()->set_region(*store.Add(memfd.fd(), "me"));
-  const std::string bytes = request.SerializeAsString();
-  const absl::Span<const std::byte> piece(reinterpret_cast<const std::byte*>(bytes.data()),
-                                          bytes.size());
-  const auto walked = WalkMessage({piece}, {});
-  ASSERT_THAT(walked, IsOk());
-  const auto plans = [](const ResolvedSpec& spec) { return CompilePlan(spec); };
-  const auto view = ParseEncode(*walked, {plans, "cpu", 1 << 20, 8, nullptr, &store});
-  ASSERT_THAT(view, IsOk());
-  EXPECT_EQ(view->copied_bytes, 64);
-  EXPECT_EQ(view->bound.shared_bytes, 64);
+  v1::BatchEncodeRequest batch;
+  for (int i = 0; i < 3; ++i) *batch.add_items() = request.item();
+  const auto expect_bytes = [&](auto parse, const std::string& bytes, int64_t expected) {
+    const absl::Span<const std::byte> piece(reinterpret_cast<const std::byte*>(bytes.data()),
+                                            bytes.size());
+    const auto walked = WalkMessage({piece}, {});
+    ASSERT_THAT(walked, IsOk());
+    const auto view = parse(*walked, {CompilePlan, "cpu", 1 << 20, 8, nullptr, &store});
+    ASSERT_THAT(view, IsOk());
+    EXPECT_EQ(view->copied_bytes, expected);
+    EXPECT_EQ(view->bound.shared_bytes, expected);
+  };
+  expect_bytes(ParseEncode, request.SerializeAsString(), 64);
+  expect_bytes(ParseBatchEncode, batch.SerializeAsString(), 3 * 64);
 }
 
 }  // namespace

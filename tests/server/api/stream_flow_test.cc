@@ -34,6 +34,26 @@ TEST(StreamFlowTest, ACallerThatDoesNotReadIsNotReadFrom) {
   ExpectNothingLeft(server);
 }
 
+TEST(StreamFlowTest, AStreamOwesOnlySoManyAnswers) {
+  engine::EngineOptions options = TestServer::SmallEngine();
+  options.inline_bytes = 0;
+  TestServer server(options);
+  server.backend().Hold();
+  RopeStream stream(&server);
+  std::thread writer([&] {
+    for (int i = 0; i < 2 * kMaxStreamMessages; ++i) EXPECT_TRUE(stream.WriteItem(i, 1));
+    stream.WritesDone();
+  });
+  WaitUntil([&] { return server.engine().stats().calls_queued >= kMaxStreamMessages; });
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(server.Call("GetServerInfo", "").ok());
+  EXPECT_EQ(server.engine().stats().calls_queued, kMaxStreamMessages);
+  server.backend().Release();
+  EXPECT_TRUE(stream.Finish().ok());
+  EXPECT_EQ(stream.left(), 2 * kMaxStreamMessages);
+  writer.join();
+  ExpectNothingLeft(server);
+}
+
 TEST(StreamFlowTest, AFullBudgetDelaysItemsAndRefusesNone) {
   engine::EngineOptions options = TestServer::SmallEngine();
   options.max_inflight_bytes = 1 << 20;
