@@ -21,6 +21,7 @@
 #include "server/config/server_command.h"
 #include "server/grpc/grpc_server.h"
 #include "server/net/systemd.h"
+#include "server/part_options.h"
 #include "server/server.h"
 #include "server/trace/trace_options.h"
 
@@ -154,6 +155,8 @@ void AddOtelVariables(ServerOptions* options) {
 }
 
 int Run(const std::vector<std::string>& arguments, ServerOptions options) {
+  const int cores = CoresOf(options, UsableCores());
+  LimitHeaps(cores);
   options.passed_sockets = PassedDescriptors(Environment("LISTEN_PID"), Environment("LISTEN_FDS"));
   options.notify_socket = Environment("NOTIFY_SOCKET").value_or("");
   SetLogLevel(LogLevelOf(options.log_level));
@@ -165,7 +168,7 @@ int Run(const std::vector<std::string>& arguments, ServerOptions options) {
   RaiseDescriptorLimit(options.max_connections);
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
   if (!server.ok()) return Complain(server.status(), kExitFailed);
-  (*server)->ReceiveOnFewThreads(UsableCores());
+  (*server)->ReceiveOnFewThreads(cores);
   Log(LogLevel::kInfo, "serving",
       {{"listeners", (*server)->listeners()},
        {"admin_listeners", (*server)->admin_listeners()},
@@ -197,7 +200,6 @@ int Run(const std::vector<std::string>& arguments, ServerOptions options) {
 int Main(const std::vector<std::string>& arguments) {
   NameMissingThreads();
   ChooseLockOrderChecks();
-  LimitHeaps(UsableCores());
   absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
   if (!command.ok()) return Complain(command.status(), kExitBadOptions);
   AddOtelVariables(&command->options);

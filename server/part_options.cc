@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/part_options.h"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 
@@ -15,6 +16,10 @@ std::function<bool(const std::string&)> IsOpenIn(const Connections& connections)
 }
 
 }  // namespace
+
+int CoresOf(const ServerOptions& o, int usable) {
+  return o.threads > 0 ? std::min(o.threads, usable) : usable;
+}
 
 engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* observer) {
   engine::EngineOptions options;

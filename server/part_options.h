@@ -19,6 +19,8 @@
 
 namespace phasor {
 
+// How many of the `usable` cores count for the threads that receive calls, and for heaps.
+int CoresOf(const ServerOptions& o, int usable);
 // What is passed beside the options must outlive the part.
 engine::EngineOptions EngineOptionsOf(const ServerOptions& o, engine::Observer* observer);
 rpc::ServiceOptions ServiceOptionsOf(const ServerOptions& o, const tables::TableStore* tables,

@@ -82,7 +82,10 @@ const std::vector<Option>& Options() {
        "what to do when a device is lost; restart: drain and exit with status 75; "
        "retry: try it again in a fresh context",
        Choice{&O::device_fault, {"restart", "retry"}}},
-      {"threads", "threads that compute; 0: one per core that the server may use",
+      {"threads",
+       "threads that compute; 0: one per core that the server may use; with fewer, it also "
+       "receives "
+       "calls and keeps memory as on so many cores",
        Count{&O::threads, 0, 1024}},
       {"inline-bytes",
        "calls that read and write up to this many bytes run on the thread that received "

@@ -42,5 +42,13 @@ TEST(PartOptionsTest, PartsHaveTheLimitsOfTheServer) {
   EXPECT_EQ(TableStoreOptionsOf(options).max_table_bytes, 99);
 }
 
+TEST(PartOptionsTest, FewThreadsMeanFewCores) {
+  ServerOptions options;
+  EXPECT_EQ(CoresOf(options, 128), 128);
+  options.threads = 4;
+  EXPECT_EQ(CoresOf(options, 128), 4);
+  EXPECT_EQ(CoresOf(options, 2), 2);
+}
+
 }  // namespace
 }  // namespace phasor
