@@ -51,7 +51,6 @@ class DeviceRegionStore {
 
   // Whether regions can be registered.
   bool enabled() const { return options_.enabled && !devices_.empty(); }
-  absl::Duration lease() const { return options_.lease; }
 
   // Errors are those of DeviceRegion::Open and RegionStore::Register, and FAILED_PRECONDITION if
   // there is no GPU.
@@ -112,19 +111,6 @@ class DeviceRegionStore {
   Entries entries_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::thread watcher_;  // not joinable if no region can be registered
-};
-
-// The GPU regions that one caller may use.
-struct CallerDevices {
-  DeviceRegionStore* store = nullptr;  // nullptr: none; must outlive the caller's calls
-  RegionCaller caller = {};
-
-  bool enabled() const { return store != nullptr && store->enabled(); }
-  bool Has(const std::string& name) const { return store != nullptr && store->Has(name, caller); }
-  absl::StatusOr<std::shared_ptr<DeviceRegion>> Find(const std::string& name,
-                                                     const std::string& path) const {
-    return store->Find(name, caller, path);
-  }
 };
 
 }  // namespace phasor::memory

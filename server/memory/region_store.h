@@ -166,18 +166,6 @@ class RegionStore {
   absl::Time none_expires_before_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
 };
 
-// The host regions that one caller may use.
-struct CallerRegions {
-  RegionStore* store = nullptr;  // nullptr: none; must outlive the caller's calls
-  RegionCaller caller = {};
-
-  bool enabled() const { return store != nullptr && store->enabled(); }
-  absl::StatusOr<std::shared_ptr<const Region>> Find(const std::string& name,
-                                                     const std::string& path) const {
-    return store->Find(name, caller, path);
-  }
-};
-
 }  // namespace phasor::memory
 
 #endif  // PHASOR_SERVER_MEMORY_REGION_STORE_H_

@@ -23,7 +23,6 @@ class ListenerWatch {
 
  private:
   void Watch();
-  // Returns false if the watch ends.
 
   const Listener& listener_;
   const std::function<void(bool)> changed_;
