@@ -54,30 +54,21 @@ std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const std::string& iden
 
 }  // namespace
 
-MemoryFile::~MemoryFile() {
-  if (fd_ >= 0) close(fd_);
-}
-
 absl::Status MemoryFile::Replace(const std::string& text) {
-  const int fd = memfd_create("phasor-tls", MFD_CLOEXEC);
-  if (fd < 0)
+  FileDescriptor fd(memfd_create("phasor-tls", MFD_CLOEXEC));
+  if (!fd.valid())
     return absl::InternalError("tls: no file in memory can be made; memfd_create must be allowed");
   const timespec time = {++version_, 0};
   const timespec times[2] = {time, time};
-  if (!WriteAll(fd, text) || futimens(fd, times) != 0 ||
-      (fd_ >= 0 && dup3(fd, fd_, O_CLOEXEC) < 0)) {
-    close(fd);
+  if (!WriteAll(fd.get(), text) || futimens(fd.get(), times) != 0 ||
+      (fd_.valid() && dup3(fd.get(), fd_.get(), O_CLOEXEC) < 0)) {
     return absl::InternalError("tls: no memory for certificates; give the server more");
   }
-  if (fd_ < 0) {
-    fd_ = fd;
-  } else {
-    close(fd);  // fd_ refers to the file now
-  }
+  if (!fd_.valid()) fd_ = std::move(fd);  // otherwise fd_ refers to the file already
   return absl::OkStatus();
 }
 
-std::string MemoryFile::path() const { return absl::StrCat("/proc/self/fd/", fd_); }
+std::string MemoryFile::path() const { return absl::StrCat("/proc/self/fd/", fd_.get()); }
 
 absl::StatusOr<std::unique_ptr<TlsCredentials>> TlsCredentials::Load(
     const security::TlsPaths& paths) {

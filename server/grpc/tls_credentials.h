@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/base/file_descriptor.h"
 #include "server/base/file_stamp.h"
 #include "server/security/tls_files.h"
 
@@ -23,11 +24,6 @@ namespace phasor::rpc {
 // A file in memory only, which is replaced as a whole. Threads: one that writes.
 class MemoryFile {
  public:
-  MemoryFile() = default;
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  ~MemoryFile();
-
   // Replaces the content. A reader that opened the file before keeps reading the old version. Each
   // version has another modification time. INTERNAL: the system has no memory or descriptor for it.
   absl::Status Replace(const std::string& text);
@@ -35,7 +31,7 @@ class MemoryFile {
   std::string path() const;
 
  private:
-  int fd_ = -1;
+  FileDescriptor fd_;
   int64_t version_ = 0;
 };
 

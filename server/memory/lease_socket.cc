@@ -108,16 +108,15 @@ LeaseSocket::LeaseSocket(int listener, LeaseStore* store)
 }
 
 LeaseSocket::~LeaseSocket() {
-  eventfd_write(stop_, 1);
+  eventfd_write(stop_.get(), 1);
   thread_.join();
   while (!connections_.empty()) Close(connections_.begin()->first);
-  close(stop_);
 }
 
 void LeaseSocket::Serve() {
   std::vector<pollfd> polled;
   while (true) {
-    polled.assign({{stop_, POLLIN, 0}, {listener_, POLLIN, 0}});
+    polled.assign({{stop_.get(), POLLIN, 0}, {listener_, POLLIN, 0}});
     for (const auto& [fd, connection] : connections_) polled.push_back({fd, POLLIN, 0});
     if (poll(polled.data(), polled.size(), -1) < 0) continue;
     if (polled[0].revents != 0) return;

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <thread>
 
+#include "server/base/file_descriptor.h"
 #include "server/memory/lease_store.h"
 
 namespace phasor::memory {
@@ -51,7 +52,7 @@ class LeaseSocket {
 
   const int listener_;
   LeaseStore& store_;
-  const int stop_;  // an eventfd that is readable when the thread must end
+  const FileDescriptor stop_;  // an eventfd that is readable when the thread must end
   std::map<int, Connection> connections_;
   std::thread thread_;
 };

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
@@ -62,25 +61,21 @@ absl::StatusOr<std::shared_ptr<const Region>> Region::Open(RegionPlace place, co
   // block.
   constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
   bool writable = !place.read_only;
-  int fd = shm_open(place.key.c_str(), kFlags | (writable ? O_RDWR : O_RDONLY), 0);
-  if (fd < 0 && errno == EACCES && writable) {
+  FileDescriptor fd(shm_open(place.key.c_str(), kFlags | (writable ? O_RDWR : O_RDONLY), 0));
+  if (!fd.valid() && errno == EACCES && writable) {
     writable = false;
-    fd = shm_open(place.key.c_str(), kFlags | O_RDONLY, 0);
+    fd = FileDescriptor(shm_open(place.key.c_str(), kFlags | O_RDONLY, 0));
   }
-  if (fd < 0) return OpenError(errno, place.key, paths.key);
-  // From here on the region owns the descriptor.
-  std::shared_ptr<Region> region(new Region(std::move(place), fd, writable));
-  PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd, paths.key));
-  PHASOR_RETURN_IF_ERROR(CheckFits(region->place_, size, paths.bytes));
-  auto mapping = GuardedMapping::Map(fd, region->place_.offset, region->place_.bytes, writable);
+  if (!fd.valid()) return OpenError(errno, place.key, paths.key);
+  PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd.get(), paths.key));
+  PHASOR_RETURN_IF_ERROR(CheckFits(place, size, paths.bytes));
+  auto mapping = GuardedMapping::Map(fd.get(), place.offset, place.bytes, writable);
   if (!mapping.ok()) {
     return absl::ResourceExhaustedError(StrCat(paths.bytes, ": ", mapping.status().message()));
   }
-  region->mapping_ = *std::move(mapping);
-  return region;
+  return std::shared_ptr<const Region>(
+      new Region(std::move(place), std::move(fd), writable, *std::move(mapping)));
 }
-
-Region::~Region() { close(fd_); }
 
 absl::StatusOr<std::byte*> Region::At(int64_t offset, int64_t bytes,
                                       const std::string& path) const {
@@ -95,7 +90,7 @@ absl::Status Region::CheckWritable(const std::string& path) const {
 }
 
 absl::Status Region::CheckWhole(const std::string& path) const {
-  PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd_, path));
+  PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd_.get(), path));
   if (!CheckFits(place_, size, path).ok()) {
     return absl::InvalidArgumentError(
         StrCat(path, ": the shared memory was shrunk after its registration; must keep its size"));

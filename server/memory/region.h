@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/base/file_descriptor.h"
 #include "server/memory/guarded_mapping.h"
 
 namespace phasor::memory {
@@ -41,7 +42,6 @@ class Region {
     std::string_view name = "name";  // RegionStore::Register reads it
   };
   static absl::StatusOr<std::shared_ptr<const Region>> Open(RegionPlace place, const Paths& paths);
-  ~Region();
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
@@ -60,13 +60,17 @@ class Region {
   absl::Status CheckWhole(const std::string& path) const;
 
  private:
-  Region(RegionPlace place, int fd, bool writable)
-      : place_(std::move(place)), fd_(fd), writable_(writable) {}
+  Region(RegionPlace place, FileDescriptor fd, bool writable,
+         std::unique_ptr<const GuardedMapping> mapping)
+      : place_(std::move(place)),
+        fd_(std::move(fd)),
+        writable_(writable),
+        mapping_(std::move(mapping)) {}
 
   const RegionPlace place_;
-  const int fd_;
+  const FileDescriptor fd_;
   const bool writable_;
-  std::unique_ptr<const GuardedMapping> mapping_;
+  const std::unique_ptr<const GuardedMapping> mapping_;
 };
 
 }  // namespace phasor::memory
