@@ -18,33 +18,25 @@ DeviceWatch::DeviceWatch(DeviceList devices, DeviceWatchOptions options)
 }
 
 DeviceWatch::~DeviceWatch() {
-  {
-    const std::lock_guard<std::mutex> lock(turn_mutex_);
-    ending_ = true;
-  }
-  ending_changed_.notify_all();
+  stop_.Stop();
   if (thread_.joinable()) thread_.join();
   for (DevicePort* const device : devices_) device->WatchDevice(nullptr);
 }
 
 void DeviceWatch::Retry() {
-  std::unique_lock<std::mutex> lock(turn_mutex_);
-  const auto period = absl::ToChronoNanoseconds(options_.period);
-  while (!ending_changed_.wait_for(lock, period, [this] { return ending_; })) {
-    lock.unlock();
+  while (!stop_.WaitFor(options_.period)) {
     for (DevicePort* const device : devices_) device->Retry();
-    lock.lock();
   }
 }
 
 void DeviceWatch::WhenRestartIsDue(std::function<void()> restart) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mu_);
   restart_ = std::move(restart);
   if (restart_due_ && restart_) restart_();
 }
 
 void DeviceWatch::Changed(const DevicePort& device) {
-  const std::lock_guard<std::mutex> lock(mutex_);  // so that the last report is the current state
+  MutexLock lock(&mu_);  // so that the last report is the current state
   const DeviceState state = device.device_state();
   options_.changed(device);
   if (state.kind == DeviceState::Kind::kWorking) {

@@ -3,13 +3,14 @@
 #ifndef PHASOR_SERVER_ENGINE_DEVICE_WATCH_H_
 #define PHASOR_SERVER_ENGINE_DEVICE_WATCH_H_
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "kernels/backend/device_list.h"
+#include "server/base/mutex.h"
+#include "server/base/stop_signal.h"
 
 namespace phasor {
 
@@ -39,13 +40,11 @@ class DeviceWatch {
 
   const DeviceList devices_;
   const DeviceWatchOptions options_;
-  std::mutex mutex_;
-  std::function<void()> restart_;  // guarded by the mutex
-  bool restart_due_ = false;       // guarded by mutex_
-  std::mutex turn_mutex_;
-  std::condition_variable ending_changed_;
-  bool ending_ = false;  // guarded by turn_mutex_
-  std::thread thread_;   // not started if a loss asks for a restart
+  Mutex mu_;
+  std::function<void()> restart_ ABSL_GUARDED_BY(mu_);
+  bool restart_due_ ABSL_GUARDED_BY(mu_) = false;
+  StopSignal stop_;
+  std::thread thread_;  // not started if a loss asks for a restart
 };
 
 }  // namespace phasor
