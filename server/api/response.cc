@@ -236,13 +236,8 @@ grpc::ByteBuffer MakeBatch(ResultWriter write, absl::Span<const engine::Item> it
 
 }  // namespace
 
-grpc::ByteBuffer MakeEncodeResponse(absl::Span<const engine::Item> items,
+grpc::ByteBuffer MakeTensorResponse(absl::Span<const engine::Item> items,
                                     const engine::Result& result) {
-  return MakeUnary(WriteTensors, items, result);
-}
-
-grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
-                                       const engine::Result& result) {
   return MakeUnary(WriteTensors, items, result);
 }
 
@@ -259,13 +254,8 @@ grpc::ByteBuffer MakeMoveKeysResponse(absl::Span<const engine::Item> items,
   return MakeUnary(WriteMove, items, result);
 }
 
-grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,
+grpc::ByteBuffer MakeBatchTensorResponse(absl::Span<const engine::Item> items,
                                          const engine::Result& result) {
-  return MakeBatch(WriteTensors, items, result);
-}
-
-grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items,
-                                            const engine::Result& result) {
   return MakeBatch(WriteTensors, items, result);
 }
 
@@ -274,11 +264,7 @@ grpc::ByteBuffer MakeBatchMoveKeysResponse(absl::Span<const engine::Item> items,
   return MakeBatch(WriteMove, items, result);
 }
 
-grpc::ByteBuffer MakeStreamEncodeResponse(const StreamAnswer& answer) {
-  return MakeStream(WriteTensors, answer);
-}
-
-grpc::ByteBuffer MakeStreamApplyRoPEResponse(const StreamAnswer& answer) {
+grpc::ByteBuffer MakeStreamTensorResponse(const StreamAnswer& answer) {
   return MakeStream(WriteTensors, answer);
 }
 

@@ -17,19 +17,16 @@ namespace phasor::rpc {
 
 // Serialized responses of unary calls and batches. `items` are the items of the call, in the order
 // of `result.items`. The item of a unary call must have succeeded. Large outputs are not copied:
-// `result.buffer` lives until gRPC has sent them. Threads: pure functions.
-grpc::ByteBuffer MakeEncodeResponse(absl::Span<const engine::Item> items,
+// `result.buffer` lives until gRPC has sent them. Those of tensors are of Encode and of ApplyRoPE,
+// whose messages have the same fields. Threads: pure functions.
+grpc::ByteBuffer MakeTensorResponse(absl::Span<const engine::Item> items,
                                     const engine::Result& result);
-grpc::ByteBuffer MakeApplyRoPEResponse(absl::Span<const engine::Item> items,
-                                       const engine::Result& result);
 grpc::ByteBuffer MakeAttentionBiasResponse(absl::Span<const engine::Item> items,
                                            const engine::Result& result);
 grpc::ByteBuffer MakeMoveKeysResponse(absl::Span<const engine::Item> items,
                                       const engine::Result& result);
-grpc::ByteBuffer MakeBatchEncodeResponse(absl::Span<const engine::Item> items,
+grpc::ByteBuffer MakeBatchTensorResponse(absl::Span<const engine::Item> items,
                                          const engine::Result& result);
-grpc::ByteBuffer MakeBatchApplyRoPEResponse(absl::Span<const engine::Item> items,
-                                            const engine::Result& result);
 grpc::ByteBuffer MakeBatchMoveKeysResponse(absl::Span<const engine::Item> items,
                                            const engine::Result& result);
 
@@ -42,8 +39,7 @@ struct StreamAnswer {
   const engine::Result* result = nullptr;  // nullptr: the answer carries no bytes
 };
 
-grpc::ByteBuffer MakeStreamEncodeResponse(const StreamAnswer& answer);
-grpc::ByteBuffer MakeStreamApplyRoPEResponse(const StreamAnswer& answer);
+grpc::ByteBuffer MakeStreamTensorResponse(const StreamAnswer& answer);
 grpc::ByteBuffer MakeStreamMoveKeysResponse(const StreamAnswer& answer);
 
 }  // namespace phasor::rpc

@@ -23,18 +23,18 @@
 namespace phasor::rpc {
 namespace {
 
-constexpr TensorMethod kEncode{ParseEncode, MakeEncodeResponse};
-constexpr TensorMethod kApplyRoPE{ParseApplyRoPE, MakeApplyRoPEResponse};
+constexpr TensorMethod kEncode{ParseEncode, MakeTensorResponse};
+constexpr TensorMethod kApplyRoPE{ParseApplyRoPE, MakeTensorResponse};
 constexpr TensorMethod kAttentionBias{ParseAttentionBias, MakeAttentionBiasResponse};
 constexpr TensorMethod kMoveKeys{ParseMoveKeys, MakeMoveKeysResponse, /*batch=*/false,
                                  kRawEntriesOfOneMove};
-constexpr TensorMethod kBatchEncode{ParseBatchEncode, MakeBatchEncodeResponse, /*batch=*/true};
-constexpr TensorMethod kBatchApplyRoPE{ParseBatchApplyRoPE, MakeBatchApplyRoPEResponse,
+constexpr TensorMethod kBatchEncode{ParseBatchEncode, MakeBatchTensorResponse, /*batch=*/true};
+constexpr TensorMethod kBatchApplyRoPE{ParseBatchApplyRoPE, MakeBatchTensorResponse,
                                        /*batch=*/true};
 constexpr TensorMethod kBatchMoveKeys{ParseBatchMoveKeys, MakeBatchMoveKeysResponse,
                                       /*batch=*/true, kRawEntriesOfOneMove};
-constexpr StreamMethod kStreamEncode{ParseStreamEncode, MakeStreamEncodeResponse};
-constexpr StreamMethod kStreamApplyRoPE{ParseStreamApplyRoPE, MakeStreamApplyRoPEResponse};
+constexpr StreamMethod kStreamEncode{ParseStreamEncode, MakeStreamTensorResponse};
+constexpr StreamMethod kStreamApplyRoPE{ParseStreamApplyRoPE, MakeStreamTensorResponse};
 constexpr StreamMethod kStreamMoveKeys{ParseStreamMoveKeys, MakeStreamMoveKeysResponse,
                                        kRawEntriesOfOneMove};
 

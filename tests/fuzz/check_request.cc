@@ -39,11 +39,10 @@ std::unique_ptr<google::protobuf::Message> New() {
 }
 
 const Method kMethods[] = {
-    {rpc::ParseEncode, rpc::MakeEncodeResponse, false, New<v1::EncodeResponse>},
-    {rpc::ParseApplyRoPE, rpc::MakeApplyRoPEResponse, false, New<v1::ApplyRoPEResponse>},
-    {rpc::ParseBatchEncode, rpc::MakeBatchEncodeResponse, true, New<v1::BatchEncodeResponse>},
-    {rpc::ParseBatchApplyRoPE, rpc::MakeBatchApplyRoPEResponse, true,
-     New<v1::BatchApplyRoPEResponse>},
+    {rpc::ParseEncode, rpc::MakeTensorResponse, false, New<v1::EncodeResponse>},
+    {rpc::ParseApplyRoPE, rpc::MakeTensorResponse, false, New<v1::ApplyRoPEResponse>},
+    {rpc::ParseBatchEncode, rpc::MakeBatchTensorResponse, true, New<v1::BatchEncodeResponse>},
+    {rpc::ParseBatchApplyRoPE, rpc::MakeBatchTensorResponse, true, New<v1::BatchApplyRoPEResponse>},
     {rpc::ParseMoveKeys, rpc::MakeMoveKeysResponse, false, New<v1::MoveKeysResponse>},
     {rpc::ParseBatchMoveKeys, rpc::MakeBatchMoveKeysResponse, true, New<v1::BatchMoveKeysResponse>},
 };

@@ -90,7 +90,7 @@ Message Parsed(const grpc::ByteBuffer& buffer) {
 TEST(EncodeResponseTest, SaysShapeBytesAndHowTheyCameToBe) {
   Outputs outputs(Sizes{{96}});
   const std::vector<engine::Item> items = {EncodeItemOf(3)};
-  const auto message = Parsed<v1::EncodeResponse>(MakeEncodeResponse(items, outputs.result()));
+  const auto message = Parsed<v1::EncodeResponse>(MakeTensorResponse(items, outputs.result()));
   EXPECT_EQ(message.result().output().dtype(), v1::DTYPE_FLOAT32);
   EXPECT_THAT(message.result().output().shape(), ElementsAre(3, 8));
   EXPECT_EQ(message.result().info().backend(), "cpu");
@@ -103,7 +103,7 @@ TEST(EncodeResponseTest, SaysShapeBytesAndHowTheyCameToBe) {
 TEST(EncodeResponseTest, EmptyOutputHasAnEmptyEntry) {
   Outputs outputs(Sizes{{0}});
   const std::vector<engine::Item> items = {EncodeItemOf(0)};
-  const auto message = Parsed<v1::EncodeResponse>(MakeEncodeResponse(items, outputs.result()));
+  const auto message = Parsed<v1::EncodeResponse>(MakeTensorResponse(items, outputs.result()));
   EXPECT_THAT(message.result().output().shape(), ElementsAre(0, 8));
   EXPECT_THAT(message.raw(), ElementsAre(""));
 }
@@ -111,8 +111,7 @@ TEST(EncodeResponseTest, EmptyOutputHasAnEmptyEntry) {
 TEST(ApplyRoPEResponseTest, HasOneEntryPerTensorInOrder) {
   Outputs outputs(Sizes{{128, 64}});
   const std::vector<engine::Item> items = {RopeItemOf(2)};
-  const auto message =
-      Parsed<v1::ApplyRoPEResponse>(MakeApplyRoPEResponse(items, outputs.result()));
+  const auto message = Parsed<v1::ApplyRoPEResponse>(MakeTensorResponse(items, outputs.result()));
   ASSERT_EQ(message.result().tensors_size(), 2);
   EXPECT_THAT(message.result().tensors(0).shape(), ElementsAre(2, 2, 8));
   EXPECT_THAT(message.result().tensors(1).shape(), ElementsAre(2, 1, 8));
@@ -125,7 +124,7 @@ TEST(BatchResponseTest, FailedItemsHaveAStatusAndNoEntry) {
   const std::vector<engine::Item> items = {
       EncodeItemOf(1), engine::Item(outputs.result().items[1].status), EncodeItemOf(2)};
   const auto message =
-      Parsed<v1::BatchEncodeResponse>(MakeBatchEncodeResponse(items, outputs.result()));
+      Parsed<v1::BatchEncodeResponse>(MakeBatchTensorResponse(items, outputs.result()));
   ASSERT_EQ(message.results_size(), 3);
   EXPECT_EQ(message.results(0).status().code(), 0);
   EXPECT_EQ(message.results(1).status().code(), 5);
@@ -161,7 +160,7 @@ TEST(BatchResponseTest, EachResultSaysWhatItsOwnCallWould) {
   result.items[kFailed].status = absl::InternalError("failed");
   result.items[kFailed].outputs.clear();
 
-  const auto batch = Parsed<v1::BatchEncodeResponse>(MakeBatchEncodeResponse(items, result));
+  const auto batch = Parsed<v1::BatchEncodeResponse>(MakeBatchTensorResponse(items, result));
   ASSERT_EQ(batch.results_size(), static_cast<int>(items.size()));
   for (size_t i = 0; i < items.size(); ++i) {
     if (i == kFailed) {
@@ -171,7 +170,7 @@ TEST(BatchResponseTest, EachResultSaysWhatItsOwnCallWould) {
     Outputs own(Sizes{{64}});
     own.result().items[0].backend = result.items[i].backend;
     const auto call =
-        Parsed<v1::EncodeResponse>(MakeEncodeResponse({&items[i], 1}, own.result())).result();
+        Parsed<v1::EncodeResponse>(MakeTensorResponse({&items[i], 1}, own.result())).result();
     v1::EncodeResult got = batch.results(static_cast<int>(i));
     EXPECT_TRUE(got.has_status()) << i;
     got.clear_status();
@@ -187,7 +186,7 @@ TEST(BatchResponseTest, AnItemOfPartsHasAResultForEach) {
   char* const row = reinterpret_cast<char*>(outputs.result().buffer->data());
   row[64] = 'x';  // the first byte of the second part
   const auto message =
-      Parsed<v1::BatchEncodeResponse>(MakeBatchEncodeResponse(items, outputs.result()));
+      Parsed<v1::BatchEncodeResponse>(MakeBatchTensorResponse(items, outputs.result()));
   ASSERT_EQ(message.results_size(), 6);
   const int64_t rows[] = {2, 2, 2, 6, 3, 3};
   for (int i = 0; i < 6; ++i) {
@@ -205,7 +204,7 @@ TEST(BatchResponseTest, AllPartsOfAnItemThatFailedHaveItsStatus) {
   Outputs outputs(Sizes{{}, {32}});
   outputs.result().items[0].status = absl::InternalError("device");
   const auto message =
-      Parsed<v1::BatchEncodeResponse>(MakeBatchEncodeResponse(items, outputs.result()));
+      Parsed<v1::BatchEncodeResponse>(MakeBatchTensorResponse(items, outputs.result()));
   ASSERT_EQ(message.results_size(), 3);
   EXPECT_EQ(message.results(0).status().message(), "device");
   EXPECT_EQ(message.results(1).status().message(), "device");
@@ -218,7 +217,7 @@ TEST(BatchResponseTest, ItemThatFailedOnlyInTheEngineHasItsStatus) {
   outputs.result().items[0].status = absl::InvalidArgumentError("items[0].positions: NaN");
   const std::vector<engine::Item> items = {RopeItemOf(1)};
   const auto message =
-      Parsed<v1::BatchApplyRoPEResponse>(MakeBatchApplyRoPEResponse(items, outputs.result()));
+      Parsed<v1::BatchApplyRoPEResponse>(MakeBatchTensorResponse(items, outputs.result()));
   EXPECT_EQ(message.results(0).status().code(), 3);
   EXPECT_EQ(message.raw_size(), 0);
 }
@@ -231,7 +230,7 @@ TEST(StreamResponseTest, RepeatsTheIdAndTheChunk) {
   chunk.set_tokens(1);
   for (const int64_t id : {int64_t{0}, int64_t{7}, int64_t{-1}}) {
     const auto message = Parsed<v1::StreamEncodeResponse>(
-        MakeStreamEncodeResponse({id, chunk, absl::OkStatus(), &item, &outputs.result()}));
+        MakeStreamTensorResponse({id, chunk, absl::OkStatus(), &item, &outputs.result()}));
     EXPECT_EQ(message.id(), id);
     EXPECT_EQ(message.chunk().first_token(), 3);
     EXPECT_TRUE(message.result().has_status());
@@ -241,7 +240,7 @@ TEST(StreamResponseTest, RepeatsTheIdAndTheChunk) {
 
 TEST(StreamResponseTest, AFailedItemHasOnlyItsStatus) {
   const auto message = Parsed<v1::StreamApplyRoPEResponse>(
-      MakeStreamApplyRoPEResponse({9, {}, absl::NotFoundError(std::string(2000, 'e'))}));
+      MakeStreamTensorResponse({9, {}, absl::NotFoundError(std::string(2000, 'e'))}));
   EXPECT_EQ(message.id(), 9);
   EXPECT_EQ(message.result().status().code(), 5);
   EXPECT_EQ(message.result().status().message().size(), kMaxStatusMessageBytes);
@@ -257,7 +256,7 @@ TEST(EncodeResponseTest, AnOutputInSharedMemoryHasItsPlaceAndNoBytes) {
     place.on_device = on_device;
     place.region = "kv";
     place.offset_bytes = 4096;
-    const auto message = Parsed<v1::EncodeResponse>(MakeEncodeResponse(items, outputs.result()));
+    const auto message = Parsed<v1::EncodeResponse>(MakeTensorResponse(items, outputs.result()));
     const v1::TensorSpec& tensor = message.result().output();
     EXPECT_EQ(on_device ? tensor.device().region() : tensor.region().region(), "kv");
     EXPECT_EQ(on_device ? tensor.device().offset_bytes() : tensor.region().offset_bytes(), 4096);
@@ -267,7 +266,7 @@ TEST(EncodeResponseTest, AnOutputInSharedMemoryHasItsPlaceAndNoBytes) {
 
 TEST(BatchResponseTest, ZeroItemsAreAnEmptyMessageThatCanBeSent) {
   engine::Result result;
-  const grpc::ByteBuffer buffer = MakeBatchEncodeResponse({}, result);
+  const grpc::ByteBuffer buffer = MakeBatchTensorResponse({}, result);
   EXPECT_TRUE(buffer.Valid());
   EXPECT_EQ(buffer.Length(), 0u);
 }
@@ -277,7 +276,7 @@ TEST(ResponseMemoryTest, LargeOutputsAreBorrowedUntilTheMessageIsGone) {
   Outputs outputs(Sizes{{rows * 64, rows * 32}});
   const std::vector<engine::Item> items = {RopeItemOf(rows)};
   {
-    const grpc::ByteBuffer buffer = MakeApplyRoPEResponse(items, outputs.result());
+    const grpc::ByteBuffer buffer = MakeTensorResponse(items, outputs.result());
     EXPECT_EQ(outputs.references(), 3);  // ours and one per output
     const std::vector<grpc::Slice> slices = SlicesOf(buffer);
     ASSERT_EQ(slices.size(), 4u);  // header, q, tag of k, k
@@ -297,7 +296,7 @@ TEST(ResponseMemoryTest, SmallOutputsOfALargeResponseAreCopied) {
   const std::vector<engine::Item> items = {EncodeItemOf(kCopiedOutputBytes / 32),
                                            EncodeItemOf(rows),
                                            EncodeItemOf(kCopiedOutputBytes / 32 + 1)};
-  const grpc::ByteBuffer buffer = MakeBatchEncodeResponse(items, outputs.result());
+  const grpc::ByteBuffer buffer = MakeBatchTensorResponse(items, outputs.result());
   EXPECT_EQ(outputs.references(), 3);  // ours and one per large output
   EXPECT_THAT(Parsed<v1::BatchEncodeResponse>(buffer).raw(),
               ElementsAre(std::string(kCopiedOutputBytes, 'a'), std::string(rows * 32, 'b'),
@@ -307,7 +306,7 @@ TEST(ResponseMemoryTest, SmallOutputsOfALargeResponseAreCopied) {
 TEST(ResponseMemoryTest, SmallResponsesAreOneSliceAndHoldNoMemory) {
   Outputs outputs(Sizes{{3200}});
   const std::vector<engine::Item> items = {EncodeItemOf(100)};
-  const grpc::ByteBuffer buffer = MakeEncodeResponse(items, outputs.result());
+  const grpc::ByteBuffer buffer = MakeTensorResponse(items, outputs.result());
   EXPECT_EQ(SlicesOf(buffer).size(), 1u);
   EXPECT_EQ(outputs.references(), 1);
 }
