@@ -173,7 +173,7 @@ struct MovePlane {
   int64_t to_offset = 0;
 };
 
-// Moves keys where they lie (kernels/ops/move.h). Borrows everything.
+// Moves keys where they lie (kernels/ops/key_rows.h). Borrows everything.
 struct MoveJob {
   MoveMode mode = MoveMode::kCopyOnWrite;
   const std::vector<KeyForm>* forms = nullptr;

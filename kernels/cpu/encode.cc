@@ -254,24 +254,12 @@ HWY_AFTER_NAMESPACE();
 namespace phasor::cpu {
 
 EncodeKernel GetEncode(Target target) {
-  switch (target) {
 #if HWY_ARCH_X86
-    case Target::kAvx3:
-      return HWY_CHOOSE_AVX3(EncodeRows);
-    case Target::kAvx2:
-      return HWY_CHOOSE_AVX2(EncodeRows);
-    case Target::kArm:
-      break;
+  if (target == Target::kAvx3) return HWY_CHOOSE_AVX3(EncodeRows);
+  if (target == Target::kAvx2) return HWY_CHOOSE_AVX2(EncodeRows);
 #else
-    case Target::kAvx3:
-    case Target::kAvx2:
-      break;
-    case Target::kArm:
-      return HWY_STATIC_DISPATCH(EncodeRows);
+  if (target == Target::kArm) return HWY_STATIC_DISPATCH(EncodeRows);
 #endif
-    case Target::kScalar:
-      break;
-  }
   return &reference::Encode;
 }
 

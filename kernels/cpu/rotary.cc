@@ -95,24 +95,12 @@ HWY_AFTER_NAMESPACE();
 namespace phasor::cpu {
 
 RotaryKernel GetRotary(Target target) {
-  switch (target) {
 #if HWY_ARCH_X86
-    case Target::kAvx3:
-      return HWY_CHOOSE_AVX3(RotateTile);
-    case Target::kAvx2:
-      return HWY_CHOOSE_AVX2(RotateTile);
-    case Target::kArm:
-      break;
+  if (target == Target::kAvx3) return HWY_CHOOSE_AVX3(RotateTile);
+  if (target == Target::kAvx2) return HWY_CHOOSE_AVX2(RotateTile);
 #else
-    case Target::kAvx3:
-    case Target::kAvx2:
-      break;
-    case Target::kArm:
-      return HWY_STATIC_DISPATCH(RotateTile);
+  if (target == Target::kArm) return HWY_STATIC_DISPATCH(RotateTile);
 #endif
-    case Target::kScalar:
-      break;
-  }
   return &reference::Rotary;
 }
 
