@@ -7,10 +7,10 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "server/grpc/call_context.h"
 #include "server/grpc/observed_call.h"
@@ -20,12 +20,6 @@ namespace {
 
 using grpc::experimental::InterceptionHookPoints;
 using Type = grpc::experimental::ServerRpcInfo::Type;
-
-constexpr std::array<const char*, 17> kCodeNames = {
-    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
-    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
-    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
-    "DATA_LOSS", "UNAUTHENTICATED"};
 
 // The method without its leading slash.
 std::string_view MethodOf(const grpc::experimental::ServerRpcInfo& info) {
@@ -106,8 +100,8 @@ class Factory final : public grpc::experimental::ServerInterceptorFactoryInterfa
 }  // namespace
 
 std::string CodeName(int code) {
-  const auto index = static_cast<size_t>(code);
-  return index < kCodeNames.size() ? kCodeNames[index] : absl::StrCat(code);
+  const std::string name(absl::StatusCodeToString(static_cast<absl::StatusCode>(code)));
+  return name.empty() ? absl::StrCat(code) : name;
 }
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCallInterceptors(
