@@ -211,7 +211,6 @@ class GrpcServer final : public Server {
         absl::StrCat(v1::PositionEmbeddingService::service_full_name(), "/"),
         absl::StrCat(inference::GRPCInferenceService::service_full_name(), "/ModelInfer"),
         absl::StrCat(inference::GRPCInferenceService::service_full_name(), "/ModelStreamInfer")};
-    parts.method_names = security_->access() != nullptr;
     parts.contexts = std::move(contexts);
     parts.tls = security_->credentials();
     return parts;

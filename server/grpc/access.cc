@@ -164,14 +164,4 @@ void KeepUntilSent(grpc::CallbackServerContext* context, Permit quota, Permit bu
   call->budget_until_sent = std::move(budget);
 }
 
-grpc::experimental::Interceptor* MethodNames::CreateServerInterceptor(
-    grpc::experimental::ServerRpcInfo* info) {
-  CallContext* const call = CallContext::Of(info->server_context());
-  if (call != nullptr) {
-    call->method = info->method();
-    if (call->method.starts_with('/')) call->method.remove_prefix(1);
-  }
-  return nullptr;
-}
-
 }  // namespace phasor::rpc

@@ -5,7 +5,6 @@
 #define PHASOR_SERVER_GRPC_ACCESS_H_
 
 #include <grpcpp/server_context.h>
-#include <grpcpp/support/server_interceptor.h>
 
 #include <atomic>
 #include <cstdint>
@@ -92,14 +91,6 @@ class CallerQuota {
 // Holds `quota`, and `budget` if the engine does not hold it, until the call's answer is sent. A
 // context that no CallCounter made has no place for them; the permits then end at once.
 void KeepUntilSent(grpc::CallbackServerContext* context, Permit quota, Permit budget = {});
-
-// Tells Refusal the method of each call, which gRPC shows only to interceptors. Makes no
-// interceptors.
-class MethodNames final : public grpc::experimental::ServerInterceptorFactoryInterface {
- public:
-  grpc::experimental::Interceptor* CreateServerInterceptor(
-      grpc::experimental::ServerRpcInfo* info) override;
-};
 
 }  // namespace phasor::rpc
 

@@ -42,11 +42,11 @@ class CallContext final : public grpc::CallbackServerContext {
     return const_cast<CallContext*>(Of(static_cast<const grpc::ServerContextBase*>(context)));
   }
 
-  const bool late;                       // began after the server began to drain
-  Access* const access;                  // nullptr: everyone may call everything
-  const Connections* const connections;  // nullptr: connections have no names
-  std::string_view method;  // "package.Service/Method", in gRPC's memory; empty without access
-  absl::Status refusal;     // from OpenCalls, which has already ended the call
+  const bool late;                         // began after the server began to drain
+  Access* const access;                    // nullptr: everyone may call everything
+  const Connections* const connections;    // nullptr: connections have no names
+  std::string_view method;                 // "package.Service/Method", in gRPC's memory
+  absl::Status refusal;                    // from OpenCalls, which has already ended the call
   OpenCalls::Call* open_call = nullptr;    // lives as long as this; nullptr: calls are not counted
   std::shared_ptr<StreamObserver> stream;  // hears of messages; nullptr: nobody does
   std::optional<ObservedCall> observed;    // of a call without an interceptor

@@ -70,10 +70,11 @@ class Factory final : public grpc::experimental::ServerInterceptorFactoryInterfa
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
     CallContext* const context = CallContext::Of(info->server_context());
+    if (context != nullptr) context->method = MethodOf(*info);
     if (context == nullptr || !IsFinished(*info)) {
       return new CallInterceptor(info, calls_, observers_);
     }
-    context->observed.emplace(MethodOf(*info), context, calls_, observers_);
+    context->observed.emplace(context->method, context, calls_, observers_);
     context->observed->Begin();
     if (info->type() == Type::UNARY) {
       context->observed->RefuseCompressed();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports every call of a server, of any service, to its limits and observers.
+// Reports every call of a server, of any service, to its limits and observers, and tells contexts
+// of CallCounter their method.
 #ifndef PHASOR_SERVER_GRPC_CALL_INTERCEPTOR_H_
 #define PHASOR_SERVER_GRPC_CALL_INTERCEPTOR_H_
 

@@ -15,7 +15,6 @@
 #include "absl/time/time.h"
 #include "kernels/base/steady_time.h"
 #include "server/base/log.h"
-#include "server/grpc/access.h"
 #include "server/grpc/call_interceptor.h"
 #include "server/grpc/filtered_reads.h"
 #include "server/grpc/grpc_log.h"
@@ -162,7 +161,6 @@ absl::StatusOr<LimitedServer> StartGrpcServer(const ServerOptions& options, Grpc
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
   creators.push_back(rpc::MakeCallInterceptors(limited.calls.get(), std::move(parts.observers),
                                                std::move(parts.finished)));
-  if (parts.method_names) creators.push_back(std::make_unique<rpc::MethodNames>());
   builder.experimental().SetInterceptorCreators(std::move(creators));
   if (parts.contexts != nullptr) builder.SetContextAllocator(std::move(parts.contexts));
   for (grpc::Service* const service : parts.services) builder.RegisterService(service);

@@ -38,8 +38,7 @@ struct GrpcServerParts {
   std::vector<rpc::CallObserver*> observers;
   std::unique_ptr<grpc::ContextAllocator> contexts;  // may be nullptr
   std::vector<std::string> finished;                 // as of MakeCallInterceptors
-  bool method_names = false;  // whether rpc::MethodNames tells `contexts` the methods
-  std::shared_ptr<grpc::ServerCredentials> tls;  // for TCP; nullptr: plaintext
+  std::shared_ptr<grpc::ServerCredentials> tls;      // for TCP; nullptr: plaintext
 };
 
 // A running server and the limits of its calls.

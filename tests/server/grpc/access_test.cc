@@ -12,6 +12,7 @@
 #include "kernels/base/text.h"
 #include "server/api/shared_memory_service.h"
 #include "server/grpc/call_counter.h"
+#include "server/grpc/call_interceptor.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -51,7 +52,7 @@ class AccessTest : public ::testing::Test {
     calls_ = calls.get();
     builder.SetContextAllocator(std::move(calls));
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
-    creators.push_back(std::make_unique<MethodNames>());
+    creators.push_back(MakeCallInterceptors(&open_calls_, {}));
     builder.experimental().SetInterceptorCreators(std::move(creators));
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
@@ -76,6 +77,7 @@ class AccessTest : public ::testing::Test {
   memory::RegionStore regions_{memory::RegionStoreOptions()};
   memory::DeviceRegionStore devices_{DeviceList(), {}, Clock::Real()};
   SharedMemoryServiceImpl service_{&regions_, &devices_};
+  OpenCalls open_calls_{{.calls_per_connection = 1, .metadata_bytes = 8192}, nullptr};
   CallCounter* calls_ = nullptr;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::SharedMemoryService::Stub> stub_;
