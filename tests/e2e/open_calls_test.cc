@@ -242,9 +242,9 @@ TEST_F(OpenCallsTest, AMessageWithTheMarkOfCompressionIsNotReadAsPlain) {
            {kWatchPath, ""}}) {
     for (const std::string& headers : {CallBlock(path), CallBlock(path) + encoding}) {
       const FileDescriptor peer = Connect();
-      ASSERT_TRUE(Send(peer, std::string(testing::kHello) +
-                                 Frame(FrameType::kHeaders, kEndHeaders, headers) +
-                                 testing::CompressedData(message, kEndStream)));
+      ASSERT_TRUE(Send(
+          peer, std::string(testing::kHello) + Frame(FrameType::kHeaders, kEndHeaders, headers) +
+                    testing::MessageData(message, kEndStream, 1, /*compressed=*/true)));
       std::string rest;
       CallsSeen seen;
       EXPECT_TRUE(Eventually([&] {

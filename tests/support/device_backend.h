@@ -6,9 +6,8 @@
 #include <chrono>
 #include <memory>
 
-#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "tests/support/fake_driver.h"
+#include "tests/support/device_backends.h"
 
 namespace phasor::testing {
 
@@ -21,31 +20,18 @@ class DeviceBackend {
             .least_bytes = 0,
             .life = {.retry = true, .first_wait = std::chrono::milliseconds(0)}};
   }
-  explicit DeviceBackend(const cuda::CudaBackendOptions& options = Options())
-      : backend_(std::make_unique<cuda::CudaBackend>(std::make_unique<FakeDriver>(device_),
-                                                     cpu::MakeCpuBackend({cpu::Target::kScalar, 1}),
-                                                     options)),
-        cuda_(*backend_) {}
+  explicit DeviceBackend(const cuda::CudaBackendOptions& options = Options()) : one_(1, options) {}
 
-  FakeDevice& device() { return *device_; }
-  cuda::CudaBackend& cuda() { return cuda_; }
+  FakeDevice& device() { return one_.device(0); }
+  cuda::CudaBackend& cuda() { return one_.cuda(0); }
   // For whoever is to own it, before this goes.
-  std::unique_ptr<Backend> Take() { return std::move(backend_); }
+  std::unique_ptr<Backend> Take() { return one_.Take(); }
 
   // Loses the device, which works again in a fresh context.
-  void Lose() {
-    auto memory = device_->Export(1);
-    device_->FailWith([](const std::string& call, int64_t) {
-      return call == "OpenIpc" ? absl::UnavailableError("lost") : absl::OkStatus();
-    });
-    cuda_.Open(memory->handle()).status().IgnoreError();
-    device_->FailWith(nullptr);
-  }
+  void Lose() { one_.Lose(0); }
 
  private:
-  const std::shared_ptr<FakeDevice> device_ = std::make_shared<FakeDevice>();
-  std::unique_ptr<cuda::CudaBackend> backend_;
-  cuda::CudaBackend& cuda_;
+  DeviceBackends one_;
 };
 
 }  // namespace phasor::testing

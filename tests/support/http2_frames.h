@@ -67,16 +67,11 @@ inline std::string CallHeaders(uint8_t flags, uint32_t stream = 1,
   return Frame(FrameType::kHeaders, flags, CallBlock(path), stream);
 }
 
-// A message of a call, marked as compressed.
-inline std::string CompressedData(const std::string& message, uint8_t flags, uint32_t stream = 1) {
-  std::string data("\1\0\0\0\0", 5);
-  for (int i = 0; i < 4; ++i) data[1 + i] = static_cast<char>(message.size() >> (24 - 8 * i));
-  return Frame(FrameType::kData, flags, data + message, stream);
-}
-
-// A message of a call.
-inline std::string MessageData(const std::string& message, uint8_t flags, uint32_t stream = 1) {
+// A message of a call; `compressed`: marked as that.
+inline std::string MessageData(const std::string& message, uint8_t flags, uint32_t stream = 1,
+                               bool compressed = false) {
   std::string data(5, '\0');
+  data[0] = compressed;
   for (int i = 0; i < 4; ++i) data[1 + i] = static_cast<char>(message.size() >> (24 - 8 * i));
   return Frame(FrameType::kData, flags, data + message, stream);
 }

@@ -36,9 +36,6 @@ class Chooser {
   std::mt19937_64 random_;
 };
 
-inline constexpr Dtype kAllComputeDtypes[] = {Dtype::kFloat64, Dtype::kFloat32, Dtype::kFloat16,
-                                              Dtype::kBFloat16};
-
 // Positions of `batch` * `tokens` rows and the bytes that they borrow.
 // Threads: one thread at a time.
 class RandomPositions {
@@ -187,7 +184,7 @@ class RandomJob : public JobMemory {
   // Sets out and add_to of a row job: separate memory, the same memory, or no add_to.
   template <typename J>
   void MakeRows(J& job, int64_t rows, int64_t width) {
-    job.dtype = choose_.Of(kAllComputeDtypes);
+    job.dtype = choose_.Of(kFloatDtypes);
     // Rows may be further apart.
     const int64_t row = width + (frequent_ ? 8 * choose_.Between(0, 1) : choose_.Between(0, 2));
     job.out = New(job.dtype, rows * row, false);
@@ -249,7 +246,7 @@ class RandomJob : public JobMemory {
     LookupJob job;
     const int64_t rows = choose_.Between(0, 90), table_rows = choose_.Between(1, 40);
     const int64_t columns = choose_.Between(1, 300);
-    Tensor values(choose_.Of(kAllComputeDtypes), table_rows * columns);
+    Tensor values(choose_.Of(kFloatDtypes), table_rows * columns);
     values.Fill(choose_.Seed(), true);
     table_.dtype = values.dtype();
     table_.rows = table_rows;
@@ -292,10 +289,9 @@ class RandomJob : public JobMemory {
     const int64_t keys = window ? 24 : choose_.Between(0, 1100);
     job.queries = window ? &WindowPositions() : NewPositions(1, 1, queries, true);
     job.keys = window ? &WindowPositions() : NewPositions(1, 1, keys, true);
-    job.dtype =
-        indices ? choose_.Of({Dtype::kInt32, Dtype::kInt64}) : choose_.Of(kAllComputeDtypes);
+    job.dtype = indices ? choose_.Of({Dtype::kInt32, Dtype::kInt64}) : choose_.Of(kFloatDtypes);
     if (!indices && !rule_.has_slopes()) {
-      job.table_dtype = choose_.Of(kAllComputeDtypes);
+      job.table_dtype = choose_.Of(kFloatDtypes);
       job.table = New(job.table_dtype, rule_.table_rows * job.heads, true);
     }
     const Dtype storage =
@@ -410,7 +406,7 @@ class RandomJob : public JobMemory {
 
   RotaryTensor MakeTensor(const RotaryJob& job, int64_t heads) {
     RotaryTensor tensor;
-    tensor.dtype = choose_.Of(kAllComputeDtypes);
+    tensor.dtype = choose_.Of(kFloatDtypes);
     tensor.heads = heads;
     const int64_t elements = job.batch * job.tokens * (heads * job.plan->spec.head_dim + 8);
     elements_.push_back(elements);
