@@ -2,7 +2,6 @@
 // Copies the tensors of a job between the device and host memory, and points the job to the copies.
 #include "kernels/cuda/host_copies.h"
 
-#include <utility>
 #include <variant>
 
 #include "kernels/base/status_macros.h"

@@ -3,7 +3,6 @@
 #include "kernels/cuda/items.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <limits>
 #include <variant>

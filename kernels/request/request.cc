@@ -13,7 +13,6 @@
 #include "kernels/request/lookup.h"
 #include "kernels/spec/ladders.h"
 #include "kernels/spec/names.h"
-#include "kernels/spec/presets.h"
 #include "kernels/tensor/tensor_desc.h"
 
 namespace phasor {

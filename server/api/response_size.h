@@ -8,7 +8,6 @@
 #include <variant>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/request/prepared.h"

@@ -4,9 +4,7 @@
 
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
-#include "kernels/base/text.h"
 #include "server/api/device_regions.h"
-#include "server/api/tensor_call.h"
 #include "server/grpc/access.h"
 #include "server/grpc/finish_call.h"
 

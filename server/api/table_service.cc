@@ -15,7 +15,6 @@
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
 #include "proto/grpc_status.h"
-#include "server/api/tensor_call.h"
 #include "server/grpc/access.h"
 #include "server/grpc/call_counter.h"
 #include "server/grpc/caller.h"

@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "kernels/base/status_macros.h"
-#include "proto/grpc_status.h"
 #include "server/engine/plan_budget.h"
 #include "server/grpc/access.h"
 #include "server/grpc/call_counter.h"

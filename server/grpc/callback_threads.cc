@@ -7,7 +7,6 @@
 #include <grpcpp/create_channel.h>
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "absl/time/time.h"

@@ -2,8 +2,6 @@
 // Reports and sends the status of a call, and when to retry with UNAVAILABLE.
 #include "server/grpc/finish_call.h"
 
-#include <utility>
-
 #include "proto/grpc_status.h"
 #include "server/grpc/access.h"
 #include "server/grpc/call_context.h"

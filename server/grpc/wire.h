@@ -11,7 +11,6 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "proto/raw_message.h"
 
 namespace phasor::rpc {

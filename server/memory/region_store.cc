@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "kernels/base/status_macros.h"
-#include "kernels/base/text.h"
 #include "server/memory/range.h"
 
 namespace phasor::memory {

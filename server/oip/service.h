@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
 #include "inference/grpc_service.grpc.pb.h"
 #include "server/memory/binding.h"
 #include "server/oip/infer_call.h"

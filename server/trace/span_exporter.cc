@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/base/steady_time.h"
 #include "server/base/log.h"
 

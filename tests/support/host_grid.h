@@ -6,7 +6,6 @@
 
 #include <map>
 #include <tuple>
-#include <utility>
 #include <variant>
 #include <vector>
 

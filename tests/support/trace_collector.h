@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "opentelemetry/trace_service.grpc.pb.h"
 
 namespace phasor::testing {

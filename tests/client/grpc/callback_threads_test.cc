@@ -13,7 +13,6 @@
 #include "kernels/base/steady_time.h"
 #include "proto/grpc_version.h"
 #include "tests/support/callback_threads.h"
-#include "tests/support/eventually.h"
 
 namespace phasor::client_internal {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "kernels/base/sha256.h"
 #include "phasor/v1/table_service.grpc.pb.h"
-#include "proto/convert.h"
 #include "tests/support/status_matchers.h"
 
 namespace phasor::client_internal {

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/move.h"
 #include "kernels/request/slot_positions.h"
 #include "tests/support/backends.h"
 #include "tests/support/key_cache.h"

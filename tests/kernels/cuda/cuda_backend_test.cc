@@ -10,7 +10,6 @@
 
 #include "kernels/base/text.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cuda/items.h"
 #include "kernels/request/move_keys.h"
 #include "tests/support/fake_driver.h"
 #include "tests/support/random_jobs.h"

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/spec/presets.h"
 #include "tests/support/direct.h"
 #include "tests/support/plans.h"
 #include "tests/support/specs.h"

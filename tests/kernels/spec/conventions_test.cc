@@ -8,8 +8,6 @@
 #include <random>
 #include <set>
 
-#include "kernels/plan/plan.h"
-#include "kernels/spec/presets.h"
 #include "kernels/tensor/positions.h"
 #include "tests/support/direct.h"
 #include "tests/support/plans.h"

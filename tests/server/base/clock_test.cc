@@ -2,7 +2,6 @@
 // Tests the system's clock, and only what holds on a machine that may stall at any moment.
 #include "server/base/clock.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>

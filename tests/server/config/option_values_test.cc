@@ -2,7 +2,6 @@
 // Tests sizes, durations and switches.
 #include "server/config/option_values.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>

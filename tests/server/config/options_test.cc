@@ -13,7 +13,6 @@
 
 #include "kernels/base/text.h"
 #include "server/config/option_table.h"
-#include "server/config/server_command.h"
 #include "tests/support/server_command_fixture.h"
 
 namespace phasor {

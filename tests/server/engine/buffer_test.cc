@@ -2,7 +2,6 @@
 // Tests buffers: alignment, reuse, and limits on what is kept.
 #include "server/engine/buffer.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 

@@ -2,7 +2,6 @@
 // Items: one slot for each tensor of the request.
 #include "server/engine/call.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>

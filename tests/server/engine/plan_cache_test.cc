@@ -2,7 +2,6 @@
 // Tests the plan cache: one compilation per spec, and eviction of the least recently used.
 #include "server/engine/plan_cache.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -17,7 +17,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "proto/grpc_version.h"
 #include "server/server.h"

@@ -12,8 +12,6 @@
 #include <filesystem>
 #include <vector>
 
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/support/eventually.h"
 #include "tests/support/memfd.h"
 #include "tests/support/temp_dir.h"

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "tests/support/eventually.h"
 #include "tests/support/free_port.h"
 #include "tests/support/trace_collector.h"
