@@ -84,8 +84,7 @@ const std::vector<Option>& Options() {
        Choice{&O::device_fault, {"restart", "retry"}}},
       {"threads",
        "threads that compute; 0: one per core that the server may use; with fewer, it also "
-       "receives "
-       "calls and keeps memory as on so many cores",
+       "receives calls and keeps memory as on so many cores",
        Count{&O::threads, 0, 1024}},
       {"inline-bytes",
        "calls that read and write up to this many bytes run on the thread that received "

@@ -13,7 +13,6 @@
 #include "kernels/base/sha256.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "phasor/v1/table_service.grpc.pb.h"
-#include "server/tables/table_store.h"
 #include "server/telemetry/snapshot.h"
 #include "tests/e2e/secure_server.h"
 #include "tests/support/empty_call.h"
@@ -296,15 +295,14 @@ TEST_F(AccessMatrixTest, AnAnswerOfAStreamIsInFlightUntilItIsTaken) {
     v1::EncodeResponse response;
     return stub->Encode(&context, testing::EncodeRequestOf(125000), &response).error_code();
   };
-  EXPECT_EQ(encode(), Code::OK);  // 4 MB
   testing::TestContext context;
   context.AddMetadata("authorization", "Bearer " + TokenOf("slow"));
   const auto stream = stub->StreamEncode(&context);
   v1::StreamEncodeRequest request;
   *request.mutable_item() = testing::EncodeOf(310000);  // 10 MB
   ASSERT_TRUE(stream->Write(request));
-  EXPECT_TRUE(Eventually([&] { return encode() == Code::UNAVAILABLE; }));
-  EXPECT_EQ(encode(), Code::UNAVAILABLE) << "nobody has taken the answer";
+  stream->WaitForInitialMetadata();  // comes before the answer
+  EXPECT_EQ(encode(), Code::UNAVAILABLE) << "4 MB more, and nobody has taken the answer";
   v1::StreamEncodeResponse response;
   ASSERT_TRUE(stream->Read(&response));
   EXPECT_EQ(response.result().status().code(), 0);
@@ -361,11 +359,11 @@ TEST_F(AccessMatrixTest, AnIdentityHasNotAllPlacesForUploads) {
     return upload.writer->Finish();
   };
   std::vector<std::unique_ptr<Upload>> waiting;
-  for (int i = 0; i < tables::UploadPlaces::kOfOne; ++i) {
+  EXPECT_TRUE(Eventually([&] {
     waiting.push_back(std::make_unique<Upload>(stub.get(), "one"));
     waiting.back()->writer->Write(table);
-  }
-  EXPECT_TRUE(Eventually([&] { return upload_nothing("one").error_code() == Code::UNAVAILABLE; }));
+    return upload_nothing("one").error_code() == Code::UNAVAILABLE;
+  }));
   EXPECT_THAT(upload_nothing("one").error_message(), HasSubstr("4 uploads of one caller"));
   EXPECT_THAT(upload_nothing("two").error_message(), HasSubstr("raw: 0 bytes"));
   for (const auto& upload : waiting) upload->context.TryCancel();
