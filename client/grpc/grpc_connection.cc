@@ -196,19 +196,19 @@ class GrpcConnection final : public Connection,
   void AllocateShared(int64_t bytes, CallContext context, Done<SharedMemory> done) override {
     if (!one_host_ || bytes == 0) return done(SharedMemory::Ordinary(bytes));
     if (const auto leases = leases_->Get(); leases != nullptr && leases->alive()) {
-      return done(Allocate(leases, bytes));
+      return done(Allocate(leases, bytes, context.deadline));
     }
     // The server may have been restarted with another lease socket, so ask it again. The caller
     // holds the connection until this is done.
-    GetServerInfo(
-        context, [this, bytes, done = std::move(done)](absl::StatusOr<ServerInfo> info) mutable {
-          if (!info.ok()) return done(info.status());
-          if (info->lease_socket.empty()) return done(SharedMemory::Ordinary(bytes));
-          auto leases = LeaseClient::Connect(info->lease_socket, info->lease_instance);
-          if (!leases.ok())
-            return done(SharedMemory::Ordinary(bytes));  // on another host, as behind a tunnel
-          done(Allocate(leases_->Keep(*std::move(leases)), bytes));
-        });
+    GetServerInfo(context, [this, bytes, deadline = context.deadline,
+                            done = std::move(done)](absl::StatusOr<ServerInfo> info) mutable {
+      if (!info.ok()) return done(info.status());
+      if (info->lease_socket.empty()) return done(SharedMemory::Ordinary(bytes));
+      auto leases = LeaseClient::Connect(info->lease_socket, info->lease_instance);
+      if (!leases.ok())
+        return done(SharedMemory::Ordinary(bytes));  // on another host, as behind a tunnel
+      done(Allocate(leases_->Keep(*std::move(leases)), bytes, deadline));
+    });
   }
   void RegisterDeviceMemory(CudaIpcAllocation allocation, CallContext context,
                             Done<DeviceMemory> done) override {
@@ -252,7 +252,7 @@ class GrpcConnection final : public Connection,
     Done<ServerInfo> asks;  // for the server's info
     const auto ask = [&](Done<ServerInfo> answer) { asks = std::move(answer); };
     std::shared_ptr<StagedCall<Call>> staged;
-    if (staging_ != nullptr) staged = Stage(call, *staging_, ask);
+    if (staging_ != nullptr) staged = Stage(call, *staging_, ask, context.deadline);
     if (staged == nullptr) {
       return StartAndAsk<Request>(method, std::move(call), context, std::move(done),
                                   std::move(asks));
@@ -406,8 +406,8 @@ class GrpcConnection final : public Connection,
 
   // Allocates leased memory, or ordinary memory if there is no lease.
   static absl::StatusOr<SharedMemory> Allocate(const std::shared_ptr<LeaseClient>& leases,
-                                               int64_t bytes) {
-    absl::StatusOr<SharedMemory> memory = leases->Allocate(bytes);
+                                               int64_t bytes, absl::Time deadline) {
+    absl::StatusOr<SharedMemory> memory = leases->Allocate(bytes, deadline);
     if (memory.ok() || absl::IsInvalidArgument(memory.status())) return memory;
     return SharedMemory::Ordinary(bytes);
   }

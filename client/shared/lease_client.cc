@@ -4,14 +4,17 @@
 #include "client/shared/lease_client.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -24,12 +27,18 @@
 #include "absl/strings/str_split.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
 
 namespace phasor::client_internal {
 namespace {
 
-constexpr int kTimeoutSeconds = 5;  // how long to wait for the server's answer to a line
+constexpr int kSendSeconds = 5;  // the longest wait for a socket that takes no bytes
+constexpr absl::Duration kLeaseWait = absl::Seconds(5);
+constexpr absl::Duration kPollUnit = absl::Milliseconds(1);
+constexpr std::string_view kOk = "OK ";
+// Memory is freed also after the deadline of a call, so this adds to the time of the call.
+constexpr absl::Duration kReleaseWait = absl::Milliseconds(100);
 constexpr size_t kMaxAnswer = 1024;
 
 // Closes a file descriptor when it is destroyed.
@@ -53,6 +62,10 @@ std::string SystemError() { return std::generic_category().message(errno); }
 absl::Status NoMemory(int64_t bytes) {
   return absl::ResourceExhaustedError(StrCat("shared memory: no ", bytes, " bytes (", SystemError(),
                                              "); take less, or make /dev/shm larger"));
+}
+
+absl::Status NoAnswer() {
+  return absl::DeadlineExceededError("lease socket: no answer in time; allow more time");
 }
 
 // Memory that processes can still take, as Linux estimates; the largest number if it does not say.
@@ -88,8 +101,7 @@ absl::StatusOr<std::shared_ptr<LeaseClient>> LeaseClient::Connect(const std::str
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::ResourceExhaustedError(StrCat("lease socket: ", SystemError()));
   std::shared_ptr<LeaseClient> client(new LeaseClient(fd, std::move(instance)));
-  const timeval timeout = {kTimeoutSeconds, 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  const timeval timeout = {kSendSeconds, 0};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   if (Uninterrupted([&] {
         return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
@@ -102,7 +114,7 @@ absl::StatusOr<std::shared_ptr<LeaseClient>> LeaseClient::Connect(const std::str
 
 LeaseClient::~LeaseClient() { close(socket_); }
 
-absl::StatusOr<SharedMemory> LeaseClient::Allocate(int64_t bytes) {
+absl::StatusOr<SharedMemory> LeaseClient::Allocate(int64_t bytes, absl::Time deadline) {
   if (bytes < 1) return Invalid("bytes: ", bytes, "; must be at least 1");
   // To take pages until none is left would end other processes.
   if (const int64_t available = AvailableBytes(); bytes > available) {
@@ -121,7 +133,7 @@ absl::StatusOr<SharedMemory> LeaseClient::Allocate(int64_t bytes) {
   void* const mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0);
   if (mapped == MAP_FAILED) return NoMemory(bytes);
   auto* const data = static_cast<std::byte*>(mapped);
-  absl::StatusOr<std::string> token = Lease(memory.fd);
+  absl::StatusOr<std::string> token = Lease(memory.fd, deadline);
   if (!token.ok()) {
     munmap(mapped, size);
     return std::move(token).status();
@@ -134,8 +146,9 @@ absl::StatusOr<SharedMemory> LeaseClient::Allocate(int64_t bytes) {
   return SharedMemory(std::move(owner), data, bytes, true);
 }
 
-absl::StatusOr<std::string> LeaseClient::Lease(int fd) {
-  PHASOR_ASSIGN_OR_RETURN(const std::string answer, Ask("LEASE\n", fd));
+absl::StatusOr<std::string> LeaseClient::Lease(int fd, absl::Time deadline) {
+  PHASOR_ASSIGN_OR_RETURN(const std::string answer,
+                          Ask("LEASE\n", fd, std::min(deadline, SteadyNow() + kLeaseWait)));
   const std::vector<std::string> words = absl::StrSplit(answer, ' ');
   if (words.size() == 2 && words[1] == instance_) return words[0];
   Leave();  // the server holds the memory as long as the connection is open
@@ -146,15 +159,15 @@ absl::StatusOr<std::string> LeaseClient::Lease(int fd) {
 
 void LeaseClient::Free(std::byte* data, int64_t bytes) {
   if (owned()) {
-    Block block;
     {
       std::lock_guard lock(mutex_);
       const auto found = blocks_.find(data);
-      block = std::move(found->second);
+      ended_.push_back(std::move(found->second.token));
       blocks_.erase(found);
     }
-    // If this fails, the connection has ended, and the lease with it.
-    Ask(StrCat("RELEASE ", block.token, "\n"), -1).status().IgnoreError();
+    // If this fails, the connection has ended and the lease with it, or the next line ends it.
+    const absl::Time deadline = SteadyNow() + kReleaseWait;
+    if (const auto turn = Turn(deadline)) Settle(deadline).IgnoreError();
   }
   munmap(data, static_cast<size_t>(bytes));
 }
@@ -172,10 +185,8 @@ std::optional<LeasedPlace> LeaseClient::Find(const std::byte* data, int64_t byte
 
 bool LeaseClient::alive() const {
   if (left_ || !owned()) return false;
-  char ignored;
-  // Data in the socket is the answer to a question of another thread.
-  const ssize_t n = recv(socket_, &ignored, 1, MSG_PEEK | MSG_DONTWAIT);
-  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+  pollfd end = {socket_, POLLRDHUP, 0};  // seen also behind an answer that nobody has read
+  return poll(&end, 1, 0) <= 0;
 }
 
 void LeaseClient::Leave() {
@@ -183,11 +194,53 @@ void LeaseClient::Leave() {
   shutdown(socket_, SHUT_RDWR);
 }
 
-absl::StatusOr<std::string> LeaseClient::Ask(const std::string& line, int fd) {
+absl::Status LeaseClient::Gone() {
+  Leave();
+  return absl::UnavailableError("lease socket: closed by the server; connect again");
+}
+
+std::unique_lock<std::timed_mutex> LeaseClient::Turn(absl::Time deadline) {
+  return std::unique_lock(asking_, std::chrono::steady_clock::now() +
+                                       absl::ToChronoNanoseconds(deadline - SteadyNow()));
+}
+
+absl::StatusOr<std::string> LeaseClient::Ask(const std::string& line, int fd, absl::Time deadline) {
   if (!owned()) {  // the answer would be taken for one of the parent's
     return absl::UnavailableError(
         "lease socket: belongs to the process before fork(); connect again");
   }
+  const auto turn = Turn(deadline);
+  if (!turn) return NoAnswer();
+  PHASOR_RETURN_IF_ERROR(Settle(deadline));
+  PHASOR_RETURN_IF_ERROR(Send(line, fd));
+  PHASOR_ASSIGN_OR_RETURN(const std::string answer, Receive(deadline));
+  if (answer.starts_with(kOk)) return answer.substr(kOk.size());
+  return ErrorOf(answer);
+}
+
+absl::Status LeaseClient::Settle(absl::Time deadline) {
+  if (owed_) {
+    PHASOR_ASSIGN_OR_RETURN(const std::string late, Receive(deadline));
+    if (late.starts_with(kOk)) {  // a lease that came too late
+      const std::vector<std::string> words = absl::StrSplit(late, ' ');
+      std::lock_guard lock(mutex_);
+      ended_.push_back(words[1]);
+    }
+  }
+  while (true) {
+    std::string token;
+    {
+      std::lock_guard lock(mutex_);
+      if (ended_.empty()) return absl::OkStatus();
+      token = std::move(ended_.back());
+      ended_.pop_back();
+    }
+    PHASOR_RETURN_IF_ERROR(Send(StrCat("RELEASE ", token, "\n"), -1));
+    PHASOR_RETURN_IF_ERROR(Receive(deadline).status());
+  }
+}
+
+absl::Status LeaseClient::Send(const std::string& line, int fd) {
   iovec part = {const_cast<char*>(line.data()), line.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
   msghdr message = {};
@@ -202,29 +255,27 @@ absl::StatusOr<std::string> LeaseClient::Ask(const std::string& line, int fd) {
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
   }
-  const auto gone = [] {
-    return absl::UnavailableError("lease socket: closed by the server; connect again");
-  };
-  std::lock_guard lock(asking_);
   const ssize_t sent = Uninterrupted([&] { return sendmsg(socket_, &message, MSG_NOSIGNAL); });
-  if (sent != static_cast<ssize_t>(line.size())) {
-    Leave();
-    return gone();
-  }
-  std::string answer;
-  while (answer.empty() || answer.back() != '\n') {
+  if (sent != static_cast<ssize_t>(line.size())) return Gone();
+  owed_ = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> LeaseClient::Receive(absl::Time deadline) {
+  while (!received_.ends_with('\n')) {
+    const absl::Duration left = std::max(deadline - SteadyNow(), absl::ZeroDuration());
+    pollfd answer = {socket_, POLLIN, 0};
+    const auto wait = static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(left, kPollUnit)));
+    if (Uninterrupted([&] { return poll(&answer, 1, wait); }) == 0) return NoAnswer();
     char text[256];
     const ssize_t n = Uninterrupted([&] { return recv(socket_, text, sizeof(text), 0); });
-    if (n <= 0 || answer.size() > kMaxAnswer) {
-      Leave();  // otherwise a late answer would be taken for the next one's
-      return gone();
-    }
-    answer.append(text, static_cast<size_t>(n));
+    if (n <= 0 || received_.size() > kMaxAnswer) return Gone();
+    received_.append(text, static_cast<size_t>(n));
   }
+  owed_ = false;
+  std::string answer = std::exchange(received_, "");
   answer.pop_back();
-  if (answer == "OK") return "";
-  if (answer.starts_with("OK ")) return answer.substr(3);
-  return ErrorOf(answer);
+  return answer;
 }
 
 std::shared_ptr<LeaseClient> LeaseHolder::Get() const {

@@ -14,9 +14,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/shared_memory.h"
 
 namespace phasor::client_internal {
@@ -42,8 +44,10 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
 
   // Allocates memory and leases it to the server. RESOURCE_EXHAUSTED: no memory, more than is
   // available on this host, or the server takes no more. FAILED_PRECONDITION: another server
-  // answers. UNAVAILABLE: the server has ended.
-  absl::StatusOr<SharedMemory> Allocate(int64_t bytes);
+  // answers. UNAVAILABLE: the server has ended. DEADLINE_EXCEEDED: the server has not answered by
+  // `deadline` (of SteadyNow) or within 5 s. The connection and its leases stay.
+  absl::StatusOr<SharedMemory> Allocate(int64_t bytes,
+                                        absl::Time deadline = absl::InfiniteFuture());
 
   // The place of [data, data + bytes), if one leased piece of memory holds all of it and the server
   // still runs.
@@ -63,23 +67,35 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
 
   LeaseClient(int socket, std::string instance) : socket_(socket), instance_(std::move(instance)) {}
   // Leases the memory of `fd` and returns its token.
-  absl::StatusOr<std::string> Lease(int fd);
+  absl::StatusOr<std::string> Lease(int fd, absl::Time deadline);
   // Ends the lease of memory, unless this is a child of the process that leased it, and frees it.
+  // A server that does not answer soon ends the lease later, before it answers the next line.
   void Free(std::byte* data, int64_t bytes);
-  // Sends a line, with the descriptor `fd` unless it is -1. Returns the words after OK of the
-  // answer.
-  absl::StatusOr<std::string> Ask(const std::string& line, int fd);
+  // Sends a line, with the descriptor `fd`. Returns the words after OK of the answer.
+  absl::StatusOr<std::string> Ask(const std::string& line, int fd, absl::Time deadline);
+  // The turn to ask the server, which takes one line at a time. Not locked: it did not come.
+  std::unique_lock<std::timed_mutex> Turn(absl::Time deadline);
+  // These three need the turn. Settle takes the answer that is owed and ends the leases of
+  // `ended_`; Send then sends a line, and Receive waits for its answer.
+  absl::Status Settle(absl::Time deadline);
+  absl::Status Send(const std::string& line, int fd);
+  absl::StatusOr<std::string> Receive(absl::Time deadline);
+  // Ends the connection. Returns the error that says so.
+  absl::Status Gone();
   // Ends the connection, and with it all leases.
   void Leave();
 
   const int socket_;
   const pid_t owner_ = getpid();
   const std::string instance_;
-  std::mutex
-      asking_;  // held while the server is asked; calls that look for their memory do not wait
+  // Held while the server is asked; calls that look for their memory do not wait.
+  std::timed_mutex asking_;
+  bool owed_ = false;     // under asking_: the last line has no answer yet
+  std::string received_;  // under asking_: the part of that answer that has come
   std::atomic<bool> left_ = false;
   std::mutex mutex_;
   std::map<const std::byte*, Block> blocks_;  // under mutex_
+  std::vector<std::string> ended_;            // under mutex_: leases that the server must end
 };
 
 // The lease client of a connection, once there is one. The connection and its streams share it.

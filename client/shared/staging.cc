@@ -35,7 +35,8 @@ MutableTensorView DenseView(const TensorDesc& tensor, std::byte* data) {
 
 }  // namespace
 
-std::unique_ptr<StagingPool::Block> StagingPool::Take(int64_t bytes, const AskServer& ask) {
+std::unique_ptr<StagingPool::Block> StagingPool::Take(int64_t bytes, const AskServer& ask,
+                                                      absl::Time deadline) {
   const std::shared_ptr<LeaseClient> leases = leases_->Get();
   if (leases == nullptr || !leases->alive()) {
     DropFree();
@@ -66,7 +67,7 @@ std::unique_ptr<StagingPool::Block> StagingPool::Take(int64_t bytes, const AskSe
     bytes_ += size;
   }
   dropped.clear();
-  absl::StatusOr<SharedMemory> memory = leases->Allocate(size);
+  absl::StatusOr<SharedMemory> memory = leases->Allocate(size, deadline);
   if (!memory.ok()) {
     Forget(size);
     return nullptr;
@@ -131,7 +132,8 @@ template struct StagedCall<RopeCall>;
 template struct StagedCall<EncodeCall>;
 
 std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& pool,
-                                            const StagingPool::AskServer& ask) {
+                                            const StagingPool::AskServer& ask,
+                                            absl::Time deadline) {
   if (call.paged.has_value() || !ToRequest(call, kItemPath).ok()) return nullptr;
   std::vector<std::optional<int64_t>> offsets;  // of each tensor in the block
   int64_t bytes = 0;
@@ -148,7 +150,7 @@ std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& p
   }
   if (bytes == 0) return nullptr;
   auto staged = std::make_unique<StagedCall<RopeCall>>();
-  staged->block = pool.Take(bytes, ask);
+  staged->block = pool.Take(bytes, ask, deadline);
   if (staged->block == nullptr) return nullptr;
   staged->call = call;
   for (size_t i = 0; i < call.tensors.size(); ++i) {
@@ -166,7 +168,8 @@ std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& p
 }
 
 std::unique_ptr<StagedCall<EncodeCall>> Stage(const EncodeCall& call, StagingPool& pool,
-                                              const StagingPool::AskServer& ask) {
+                                              const StagingPool::AskServer& ask,
+                                              absl::Time deadline) {
   // An output of one dimension takes rows of any width, which the server cannot know.
   if (!call.output.has_value() || call.output->desc.shape.size() < 2) return nullptr;
   if (!ToRequest(call, kItemPath).ok()) return nullptr;
@@ -177,7 +180,7 @@ std::unique_ptr<StagedCall<EncodeCall>> Stage(const EncodeCall& call, StagingPoo
                           call.add_to->desc.shape == output.shape;
   if (call.add_to.has_value() && (!adds_alike || pool.IsLeased(*call.add_to))) return nullptr;
   auto staged = std::make_unique<StagedCall<EncodeCall>>();
-  staged->block = pool.Take(bytes, ask);
+  staged->block = pool.Take(bytes, ask, deadline);
   if (staged->block == nullptr) return nullptr;
   staged->call = call;
   const MutableTensorView place = DenseView(output, staged->block->data());

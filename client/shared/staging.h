@@ -55,9 +55,10 @@ class StagingPool : public std::enable_shared_from_this<StagingPool> {
     bool reuse_ = false;
   };
 
-  // Takes a block of at least `bytes` bytes. nullptr if there is none at the moment; it may then
-  // call `ask`, so that later calls get one.
-  std::unique_ptr<Block> Take(int64_t bytes, const AskServer& ask);
+  // Takes a block of at least `bytes` bytes. nullptr if there is none at the moment, or by
+  // `deadline`; it may then call `ask`, so that later calls get one.
+  std::unique_ptr<Block> Take(int64_t bytes, const AskServer& ask,
+                              absl::Time deadline = absl::InfiniteFuture());
 
   // Whether the tensor is in leased memory already.
   bool IsLeased(const TensorView& tensor) const;
@@ -104,10 +105,12 @@ struct StagedCall {
 // output is already shared, it has a paged cache, or there is no block. Reads the call's memory and
 // writes none of it.
 std::unique_ptr<StagedCall<RopeCall>> Stage(const RopeCall& call, StagingPool& pool,
-                                            const StagingPool::AskServer& ask);
+                                            const StagingPool::AskServer& ask,
+                                            absl::Time deadline = absl::InfiniteFuture());
 // Stages only calls that set their output.
 std::unique_ptr<StagedCall<EncodeCall>> Stage(const EncodeCall& call, StagingPool& pool,
-                                              const StagingPool::AskServer& ask);
+                                              const StagingPool::AskServer& ask,
+                                              absl::Time deadline = absl::InfiniteFuture());
 
 // Whether a staged call that failed with this status should be made again inline. The caller's
 // memory is unchanged, and the error of the inline call is the one that the caller should see.

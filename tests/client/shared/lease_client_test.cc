@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
+#include "kernels/base/steady_time.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -24,35 +26,47 @@ namespace {
 using ::phasor::testing::IsOk;
 using ::phasor::testing::StatusIs;
 using ::testing::_;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Accepts one connection, answers its requests one by one, then closes.
+// Accepts one connection, answers its requests one by one, then closes. Answer `held` is sent only
+// after `release`.
 class Answerer {
  public:
-  Answerer(const std::string& path, std::vector<std::string> answers) {
+  Answerer(const std::string& path, std::vector<std::string> answers,
+           absl::Notification* release = nullptr, size_t held = 0) {
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
     std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
     listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     EXPECT_EQ(bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
     EXPECT_EQ(listen(listener_, 1), 0);
-    thread_ = std::thread([this, answers = std::move(answers)] {
+    thread_ = std::thread([this, answers = std::move(answers), release, held] {
       const int fd = accept(listener_, nullptr, nullptr);
-      for (const std::string& answer : answers) {
+      for (size_t i = 0; i < answers.size(); ++i) {
         char request[256];
-        if (recv(fd, request, sizeof(request), 0) <= 0) break;
-        send(fd, answer.data(), answer.size(), MSG_NOSIGNAL);
+        const ssize_t n = recv(fd, request, sizeof(request), 0);
+        if (n <= 0) break;
+        requests_.emplace_back(request, static_cast<size_t>(n));
+        if (release != nullptr && i == held) release->WaitForNotification();
+        send(fd, answers[i].data(), answers[i].size(), MSG_NOSIGNAL);
       }
       close(fd);
     });
   }
   ~Answerer() {
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
     close(listener_);
+  }
+  // The requests, when all are answered.
+  std::vector<std::string> Requests() {
+    thread_.join();
+    return requests_;
   }
 
  private:
   int listener_ = -1;
+  std::vector<std::string> requests_;  // used by `thread_`
   std::thread thread_;
 };
 
@@ -135,6 +149,52 @@ TEST_F(LeaseClientTest, RefusalsAndNonsenseAreErrors) {
   EXPECT_THAT(Allocate({std::string(5000, 'x')}),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("closed")));
   EXPECT_THAT(Allocate({}, 0), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bytes: 0")));
+}
+
+// The first answer comes after the deadlines of two calls. It is not taken for that of the third,
+// and its lease is ended.
+TEST_F(LeaseClientTest, ADeadlineEndsTheWaitButNotTheConnection) {
+  absl::Notification late;
+  Answerer answerer(path_, {"OK late me\n", "OK\n", "OK token me\n"}, &late);
+  const auto client = *LeaseClient::Connect(path_, "me");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(client->Allocate(4096, SteadyNow()),
+                StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("allow more time")));
+  }
+  EXPECT_TRUE(client->alive());
+  late.Notify();
+  EXPECT_THAT(client->Allocate(4096), IsOk());
+  EXPECT_THAT(answerer.Requests(), ElementsAre("LEASE\n", "RELEASE late\n", "LEASE\n"));
+}
+
+// Freed memory whose lease cannot be ended at once does not wait for the server. Its lease is ended
+// before the next request.
+TEST_F(LeaseClientTest, MemoryIsFreedWhileTheServerOwesAnAnswer) {
+  absl::Notification late;
+  Answerer answerer(path_, {"OK one me\n", "FAILED x\n", "OK\n", "OK two me\n"}, &late, 1);
+  const auto client = *LeaseClient::Connect(path_, "me");
+  {
+    const auto memory = client->Allocate(4096);
+    ASSERT_THAT(memory, IsOk());
+    EXPECT_FALSE(client->Allocate(4096, SteadyNow()).ok());
+  }
+  EXPECT_TRUE(client->alive());
+  late.Notify();
+  EXPECT_THAT(client->Allocate(4096), IsOk());
+  EXPECT_THAT(answerer.Requests(), ElementsAre("LEASE\n", "LEASE\n", "RELEASE one\n", "LEASE\n"));
+}
+
+// An answer that nobody has read does not hide the end.
+TEST_F(LeaseClientTest, TheEndIsSeenBehindALateAnswer) {
+  absl::Notification late;
+  std::shared_ptr<LeaseClient> client;
+  {
+    const Answerer answerer(path_, {"OK late me\n"}, &late);
+    client = *LeaseClient::Connect(path_, "me");
+    EXPECT_FALSE(client->Allocate(4096, SteadyNow()).ok());
+    late.Notify();
+  }
+  EXPECT_FALSE(client->alive());
 }
 
 TEST_F(LeaseClientTest, WhereNobodyListensIsAnError) {
