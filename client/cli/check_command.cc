@@ -21,6 +21,7 @@
 #include "kernels/base/json.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
+#include "kernels/request/key_layouts.h"
 #include "kernels/spec/model_layers.h"
 
 namespace phasor::cli {
@@ -159,6 +160,7 @@ class CheckCommand final : public Command {
   }
 
   absl::Status Run(std::ostream& out) override {
+    PHASOR_RETURN_IF_ERROR(FindKeyLayout(source_.layout.name, "--layout").status());
     PHASOR_ASSIGN_OR_RETURN(const Client client, Client::Connect("inproc:", common_.Options()));
     CheckReport report;
     PHASOR_RETURN_IF_ERROR(FillSpecs());

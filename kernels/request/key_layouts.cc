@@ -159,17 +159,6 @@ int64_t ApplyOrder(std::string_view order, const KeyLayout& layout, const NamedK
   return bytes;
 }
 
-absl::StatusOr<NamedKeyLayout> FindLayout(const KeyLayout& layout, std::string_view path) {
-  if (layout.name.empty()) return NamedKeyLayout{.name = "", .order = "BNHD", .values = "-"};
-  for (const NamedKeyLayout& named : kLayouts) {
-    if (named.name == layout.name) return named;
-  }
-  std::vector<std::string> names;
-  for (const NamedKeyLayout& named : kLayouts) names.emplace_back(named.name);
-  return Invalid(path, ".name: unknown '", Shown(layout.name), "'", DidYouMean(layout.name, names),
-                 " must be a name in docs/move-keys.md, or empty");
-}
-
 absl::Status CheckSizes(const KeyLayout& layout, std::string_view path) {
   const std::pair<std::string_view, int64_t> extents[] = {{"pages", layout.pages},
                                                           {"page_size", layout.page_size},
@@ -303,8 +292,20 @@ absl::Status ApplyScales(const KeyLayout& layout, bool inline_scales, std::strin
 
 absl::Span<const NamedKeyLayout> NamedKeyLayouts() { return kLayouts; }
 
+absl::StatusOr<NamedKeyLayout> FindKeyLayout(std::string_view name, std::string_view path) {
+  if (name.empty()) return NamedKeyLayout{.name = "", .order = "BNHD", .values = "-"};
+  for (const NamedKeyLayout& named : kLayouts) {
+    if (named.name == name) return named;
+  }
+  std::vector<std::string> names;
+  for (const NamedKeyLayout& named : kLayouts) names.emplace_back(named.name);
+  return Invalid(path, ": unknown '", Shown(name), "'", DidYouMean(name, names),
+                 " must be a name in docs/move-keys.md, or empty");
+}
+
 absl::StatusOr<ResolvedKeyLayout> ResolveKeyLayout(const KeyLayout& layout, std::string_view path) {
-  PHASOR_ASSIGN_OR_RETURN(const NamedKeyLayout named, FindLayout(layout, path));
+  PHASOR_ASSIGN_OR_RETURN(const NamedKeyLayout named,
+                          FindKeyLayout(layout.name, StrCat(path, ".name")));
   PHASOR_RETURN_IF_ERROR(CheckSizes(layout, path));
   ResolvedKeyLayout out;
   KeyForm& form = out.keys;

@@ -37,6 +37,9 @@ struct NamedKeyLayout {
 
 absl::Span<const NamedKeyLayout> NamedKeyLayouts();
 
+// The layout of a name; an empty name is dense keys. INVALID_ARGUMENT: no such name.
+absl::StatusOr<NamedKeyLayout> FindKeyLayout(std::string_view name, std::string_view path);
+
 // A layout with all distances.
 struct ResolvedKeyLayout {
   KeyForm keys;

@@ -79,6 +79,7 @@ absl::Status ReadSource(const JsonObject& json, const std::string& folder, Layer
   PHASOR_RETURN_IF_ERROR(json.Read("index", &source->index));
   PHASOR_RETURN_IF_ERROR(ReadInto(json, "offset_bytes", &source->offset_bytes));
   PHASOR_RETURN_IF_ERROR(ReadInto(json, "layout", &layout.name));
+  PHASOR_RETURN_IF_ERROR(FindKeyLayout(layout.name, json.PathOf("layout")).status());
   PHASOR_RETURN_IF_ERROR(ReadCode(json, &source->code));
   const std::pair<std::string_view, int64_t*> sizes[] = {
       {"pages", &layout.pages},       {"page_size", &layout.page_size},

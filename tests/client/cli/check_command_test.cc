@@ -54,6 +54,14 @@ class CheckCommandTest : public ::testing::Test {
   const testing::TempDir dir_;
 };
 
+// Otherwise the shapes would be taken for those of dense keys.
+TEST_F(CheckCommandTest, AnUnknownLayoutIsNamedBeforeTheShapeIsCompared) {
+  const Outcome run = RunCommand({"check-cache", "--preset", "llama-2", "--head-dim", "64", "--to",
+                                  "1000", "--layout", "hnk", "--input", dir_.path() + "/a.0.npy"});
+  EXPECT_THAT(run.status,
+              StatusIs(testing::kInvalid, HasSubstr("--layout: unknown 'hnk'; did you mean")));
+}
+
 TEST_F(CheckCommandTest, ARightCacheFits) {
   const Outcome run = Run({"--to", "1000"});
   EXPECT_TRUE(run.status.ok()) << run.status;

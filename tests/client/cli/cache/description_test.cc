@@ -54,6 +54,7 @@ TEST(DescriptionTest, MistakesAreNamed) {
       {R"({"page": 1})", "d.json.page: no such field; the nearest known one is pages"},
       {R"({"code": "bfloat"})",
        "d.json.code: \"bfloat\"; did you mean \"bfloat16\"? must be one of"},
+      {R"({"layout": "hnk"})", "d.json.layout: unknown 'hnk'; did you mean \"hnd\"?"},
       {R"({"pages": "4"})", "d.json.pages: \"4\"; must be an integer"},
       {R"({"scales": {"ofset": 1}})", "d.json.scales.ofset: no such field"},
       {R"({"layers": 0})", "d.json.layers: 0; must be in [1, 512]"},
