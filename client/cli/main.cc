@@ -9,6 +9,16 @@
 #include "client/cli/commands.h"
 #include "client/cli/error_flags.h"
 
+namespace {
+
+int Fail(const absl::Status& status, const CLI::App& command) {
+  std::cerr << "phasor: " << absl::StatusCodeToString(status.code()) << ": "
+            << phasor::cli::WithFlag(command, std::string(status.message())) << "\n";
+  return 1;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   // gRPC logs each failed attempt to connect. The error says it once.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
@@ -24,18 +34,20 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {  // CLI11 reports errors by throwing
     const bool wrong = error.get_exit_code() != 0;
     const std::string unknown = wrong ? phasor::cli::UnknownArgument(app) : "";
-    if (unknown.empty()) return app.exit(error) == 0 ? 0 : 2;
-    std::cerr << "phasor: " << unknown << "\n";
-    return 2;
+    if (!unknown.empty()) {
+      std::cerr << "phasor: " << unknown << "\n";
+      return 2;
+    }
+    if (app.exit(error) != 0) return 2;
+    if (std::cout.flush()) return 0;
+    return Fail(phasor::cli::CannotPrint(), app);
   }
   for (const auto& command : commands) {
     if (!command->app()->parsed()) continue;
     absl::Status status = command->Run(std::cout);
     if (!std::cout.flush()) status.Update(phasor::cli::CannotPrint());
     if (status.ok()) return 0;
-    std::cerr << "phasor: " << absl::StatusCodeToString(status.code()) << ": "
-              << phasor::cli::WithFlag(*command->app(), std::string(status.message())) << "\n";
-    return 1;
+    return Fail(status, *command->app());
   }
   return 2;
 }

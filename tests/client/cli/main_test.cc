@@ -40,6 +40,11 @@ TEST(MainTest, OutputThatCannotBeWrittenIsAnError) {
   const Outcome run = Phasor("encode --preset transformer --dim 4 --range 0:100000 >/dev/full");
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.text, HasSubstr("UNAVAILABLE: standard output: cannot be written"));
+  for (const char* const shown : {"--help", "encode --help", "--version"}) {
+    const Outcome help = Phasor(std::string(shown) + " >/dev/full");
+    EXPECT_EQ(help.status, 1) << shown;
+    EXPECT_THAT(help.text, HasSubstr("UNAVAILABLE: standard output: cannot be written")) << shown;
+  }
 }
 
 // What follows would give rows of other positions, or compute elsewhere than meant.
