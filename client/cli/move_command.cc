@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/layout_flags.h"
+#include "client/cli/npy.h"
 #include "client/cli/output.h"
 #include "client/cli/spec_flags.h"
 #include "kernels/base/bounded.h"
@@ -96,13 +97,6 @@ absl::Status CheckShape(const TensorDesc& tensor, const KeyLayout& layout, std::
                    "); must, or give --layout or distances");
 }
 
-absl::Status WriteFile(const std::string& path, const CacheFile& file) {
-  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
-  stream << file.text();
-  stream.close();
-  return stream ? absl::OkStatus() : CannotWrite(path);
-}
-
 std::string FormatDifferences(const std::vector<KeyDifference>& differences) {
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < differences.size(); ++i) {
@@ -171,7 +165,7 @@ class MoveCommand final : public Command {
     PHASOR_ASSIGN_OR_RETURN(const MoveResult result, client.MoveKeys(call_));
     const size_t first_written = to_inputs_.empty() ? 0 : inputs_.size();
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      PHASOR_RETURN_IF_ERROR(WriteFile(outputs_[i], files_[first_written + i]));
+      PHASOR_RETURN_IF_ERROR(WriteFile(outputs_[i], {files_[first_written + i].text()}));
     }
     out << (common_.json ? JsonOf(result).dump(2) + "\n" : Format(result));
     return Verdict(result);

@@ -2,8 +2,11 @@
 // Reads and writes .npy files.
 #include "client/cli/npy.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -37,12 +40,33 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16) {
 }
 
 absl::Status WriteNpy(const std::string& path, const TensorView& tensor) {
+  return WriteFile(
+      path, {FormatNpyHeader(tensor.desc),
+             {reinterpret_cast<const char*>(tensor.data), static_cast<size_t>(tensor.bytes)}});
+}
+
+absl::Status WriteFile(const std::string& path, std::initializer_list<std::string_view> parts) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_status old = fs::symlink_status(path, error);
+  std::string written = StrCat(path, ".", getpid(), ".part");
+  std::ofstream file;
+  if (fs::is_regular_file(old) && access(path.c_str(), W_OK) == 0) {
+    file.open(written, std::ios::binary | std::ios::trunc);
+  }
   errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << FormatNpyHeader(tensor.desc);
-  file.write(reinterpret_cast<const char*>(tensor.data), tensor.bytes);
+  if (!file.is_open()) {  // nothing to keep, or its folder takes no other file
+    written = path;
+    file.open(path, std::ios::binary | std::ios::trunc);
+  }
+  for (const std::string_view part : parts) file << part;
   file.close();
-  return file ? absl::OkStatus() : CannotWrite(path);
+  absl::Status status = file ? absl::OkStatus() : CannotWrite(path);
+  if (written == path) return status;
+  fs::permissions(written, old.permissions(), error);
+  if (status.ok() && std::rename(written.c_str(), path.c_str()) != 0) status = CannotWrite(path);
+  if (!status.ok()) fs::remove(written, error);
+  return status;
 }
 
 absl::Status CannotWrite(const std::string& path) {

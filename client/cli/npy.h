@@ -4,7 +4,9 @@
 #define PHASOR_CLIENT_CLI_NPY_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +32,10 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16);
 
 // Writes a dense tensor; BFLOAT16 is written as u2. INVALID_ARGUMENT: the file cannot be written.
 absl::Status WriteNpy(const std::string& path, const TensorView& tensor);
+// Writes `parts` to a file. A regular file of that name stays as it is until all is written beside
+// it: it may be what was read. Links, devices, and files in a folder that takes no other are
+// written in place. INVALID_ARGUMENT: the file cannot be written.
+absl::Status WriteFile(const std::string& path, std::initializer_list<std::string_view> parts);
 // The error for a file that cannot be written, with the reason that errno holds.
 absl::Status CannotWrite(const std::string& path);
 

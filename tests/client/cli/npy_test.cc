@@ -2,19 +2,59 @@
 // Tests reading and writing .npy files.
 #include "client/cli/npy.h"
 
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace phasor::cli {
 namespace {
 
 using ::phasor::testing::StatusIs;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+std::string Text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<std::string> Names(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename());
+  }
+  return names;
+}
+
+// While it lives, this process writes no file beyond `bytes`.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : signal_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, signal_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  void (*const signal_)(int);
+  rlimit before_ = {};
+};
 
 std::string NpyPath(const std::string& name) { return ::testing::TempDir() + "/npy_test_" + name; }
 
@@ -47,6 +87,42 @@ TEST(NpyTest, MissingFilesAndFoldersAreErrors) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("No such file")));
   EXPECT_THAT(WriteNpy("/dev/full", {}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("No space left on device")));
+}
+
+// A limit on the size of files stands in for a full disk.
+TEST(NpyTest, AFileStaysAsItIsWhenItsReplacementCannotBeWritten) {
+  const testing::TempDir dir;
+  const std::string path = dir.path() + "/kept.npy";
+  ASSERT_EQ(WriteFile(path, {"old"}), absl::OkStatus());
+  absl::Status status;
+  {
+    const FileSizeLimit limit(4);
+    status = WriteFile(path, {"new", "er"});
+  }
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("File too large")));
+  EXPECT_EQ(Text(path), "old");
+  EXPECT_THAT(Names(dir.path()), ElementsAre("kept.npy"));
+}
+
+TEST(NpyTest, AFileIsReplacedWithItsPermissions) {
+  const testing::TempDir dir;
+  const std::string path = dir.path() + "/x.npy";
+  ASSERT_EQ(WriteFile(path, {"an old one"}), absl::OkStatus());
+  std::filesystem::permissions(path, std::filesystem::perms(0640));
+  ASSERT_EQ(WriteFile(path, {"new"}), absl::OkStatus());
+  EXPECT_EQ(Text(path), "new");
+  EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0640));
+  EXPECT_THAT(Names(dir.path()), ElementsAre("x.npy"));
+}
+
+TEST(NpyTest, ALinkStaysALink) {
+  const testing::TempDir dir;
+  const std::string path = dir.path() + "/x.npy", link = dir.path() + "/link.npy";
+  ASSERT_EQ(WriteFile(path, {"old"}), absl::OkStatus());
+  std::filesystem::create_symlink("x.npy", link);
+  ASSERT_EQ(WriteFile(link, {"new"}), absl::OkStatus());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(Text(path), "new");
 }
 
 TEST(NpyTest, ShortFilesOnDiskAreErrors) {
