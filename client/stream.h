@@ -43,7 +43,8 @@ class ItemStream {
   virtual std::optional<StreamAnswer<Result>> Read() = 0;
   // Says that no more calls follow. Calls that were written are still answered.
   virtual void WritesDone() = 0;
-  // Calls WritesDone, drops the answers that were not read, and returns the status of the stream.
+  // Calls WritesDone, waits for the answers that were not read and drops them, and returns how the
+  // stream ended: a deadline or a cancellation after the last answer changes nothing.
   virtual absl::Status Finish() = 0;
 };
 

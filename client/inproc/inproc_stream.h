@@ -71,22 +71,23 @@ class InprocStream final : public ItemStream<Call, Result> {
     Answer answer{next->first, run_(next->second)};
     std::lock_guard lock(changed_->mutex);
     ids_.erase(answer.id);
+    EndIfDone();
     return answer;
   }
 
   void WritesDone() override {
     std::lock_guard lock(changed_->mutex);
     writes_done_ = true;
+    EndIfDone();
     changed_->condition.notify_all();
   }
 
   absl::Status Finish() override {
     WritesDone();
-    {
-      std::lock_guard lock(changed_->mutex);
-      calls_.clear();
+    while (Read().has_value()) {
     }
-    return CheckContext(context_);
+    std::lock_guard lock(changed_->mutex);
+    return end_.has_value() ? *end_ : CheckContext(context_);
   }
 
  private:
@@ -99,6 +100,11 @@ class InprocStream final : public ItemStream<Call, Result> {
     std::mutex mutex;
     std::condition_variable condition;
   };
+
+  // Keeps how the stream ended, once all calls are answered. The caller must hold the lock.
+  void EndIfDone() {
+    if (writes_done_ && ids_.empty() && !end_.has_value()) end_ = CheckContext(context_);
+  }
 
   // Waits for the next call. nullopt: no more calls will come.
   std::optional<std::pair<int64_t, Call>> Next() {
@@ -120,6 +126,7 @@ class InprocStream final : public ItemStream<Call, Result> {
   std::deque<std::pair<int64_t, Call>> calls_;
   std::set<int64_t> ids_;
   bool writes_done_ = false;
+  std::optional<absl::Status> end_;
   CancelToken::Registration cancel_;
 };
 

@@ -100,6 +100,23 @@ TEST_F(ClientStreamTest, AnItemsErrorIsThatOfAPlainCallEverywhere) {
   }
 }
 
+TEST_F(ClientStreamTest, FinishMakesTheCallsThatWereNotReadEverywhere) {
+  const Spec spec = {.preset = "rope-half-split"};
+  std::vector<float> want = Numbers(16);
+  ASSERT_TRUE(here_.ApplyRoPE(spec, {1, 2}, {MutableView(want, {2, 1, 8})}).ok());
+  for (const Client* client : Clients()) {
+    std::vector<float> got = Numbers(16);
+    const auto stream = client->StreamApplyRoPE();
+    ASSERT_TRUE(
+        stream
+            ->Write(1,
+                    {.spec = spec, .positions = {1, 2}, .tensors = {MutableView(got, {2, 1, 8})}})
+            .ok());
+    EXPECT_TRUE(stream->Finish().ok());
+    EXPECT_EQ(got, want);
+  }
+}
+
 TEST_F(ClientStreamTest, CancellationAndDeadlineEndAStreamEverywhere) {
   for (const Client* client : Clients()) {
     CancelToken token;

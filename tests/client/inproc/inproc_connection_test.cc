@@ -257,6 +257,25 @@ TEST(InprocConnectionTest, PastDeadlinesAndCancelledCallsComputeNothing) {
   EXPECT_THAT(y, ElementsAre(1, 2, 3, 4));
 }
 
+TEST(InprocConnectionTest, AStreamThatHasEndedIsNotCancelled) {
+  const Client client = Inproc();
+  for (const bool reads_last : {false, true}) {
+    CancelToken token;
+    const auto stream = client.StreamEncode({.cancel = token});
+    ASSERT_TRUE(
+        stream->Write(1, {.spec = {.preset = "transformer", .dim = 4}, .positions = {1}}).ok());
+    if (reads_last) stream->WritesDone();
+    EXPECT_TRUE(stream->Read()->result.ok());
+    if (!reads_last) stream->WritesDone();
+    token.Cancel();
+    EXPECT_TRUE(stream->Finish().ok());
+  }
+  CancelToken token;
+  const auto open = client.StreamEncode({.cancel = token});
+  token.Cancel();
+  EXPECT_EQ(open->Finish().code(), absl::StatusCode::kCancelled);
+}
+
 TEST(InprocConnectionTest, ResolvedSpecsResolveToThemselves) {
   const Client client = Inproc();
   auto details = client.ResolveSpec({.preset = "rope-half-split", .head_dim = 8});
