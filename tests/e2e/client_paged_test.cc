@@ -18,9 +18,9 @@ namespace {
 using ::testing::HasSubstr;
 using Cells = std::vector<std::byte>;
 
-constexpr int64_t kPages = 9, kPageSize = 4, kDim = 64, kTokens = 21, kKeyHeads = 2,
+constexpr int64_t kPages = 9, kPageSize = 4, kKeyDim = 64, kAllTokens = 21, kKeyHeads = 2,
                   kValueHeads = 3;
-const Spec kSpec = {.preset = "llama-2", .head_dim = kDim};
+const Spec kSpec = {.preset = "llama-2", .head_dim = kKeyDim};
 
 Cells RandomHalves(int64_t count, uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -40,7 +40,7 @@ MutableTensorView ViewOf(std::byte* data, Dtype dtype, std::vector<int64_t> shap
 
 std::vector<int64_t> Slots() {
   std::vector<int64_t> slots;
-  for (int64_t t = 0; t < kTokens; ++t) slots.push_back((t * 5 + 3) % (kPages * kPageSize));
+  for (int64_t t = 0; t < kAllTokens; ++t) slots.push_back((t * 5 + 3) % (kPages * kPageSize));
   slots[4] = slots[11] = -1;
   return slots;
 }
@@ -53,12 +53,12 @@ struct PagedCase {
   RopeLayout layout = RopeLayout::kTokensHeads;
 
   std::vector<int64_t> Shape(int64_t heads) const {
-    if (layout == RopeLayout::kTokensHeads) return {kTokens, heads, kDim};
-    return {heads, kTokens, kDim};
+    if (layout == RopeLayout::kTokensHeads) return {kAllTokens, heads, kKeyDim};
+    return {heads, kAllTokens, kKeyDim};
   }
   // Element (t, h, 0).
   int64_t At(int64_t heads, int64_t t, int64_t h) const {
-    return (layout == RopeLayout::kTokensHeads ? t * heads + h : h * kTokens + t) * kDim;
+    return (layout == RopeLayout::kTokensHeads ? t * heads + h : h * kAllTokens + t) * kKeyDim;
   }
 };
 
@@ -80,25 +80,25 @@ class ClientPagedTest : public ClientServerTest {
     if (type != c.dtype) tensor.inv_scale = values ? 3.5f : 0.75f;
     if (values && type == c.dtype) return x;
     RopeCall call{.spec = kSpec, .positions = Positions(), .tensors = {tensor}, .layout = c.layout};
-    if (values) call.positions = IntegerRange{.start = 0, .step = 0, .count = kTokens};
+    if (values) call.positions = IntegerRange{.start = 0, .step = 0, .count = kAllTokens};
     const auto info = here_.ApplyRoPE(call);
     EXPECT_TRUE(info.ok()) << info.status();
     return y;
   }
-  static PositionList Positions() { return IntegerRange{.start = 100000, .count = kTokens}; }
+  static PositionList Positions() { return IntegerRange{.start = 100000, .count = kAllTokens}; }
 
   // cache[slot / page_size][slot % page_size][h][:] = rows[t][h][:], strides in elements.
   static void Model(const PagedCase& c, const Cells& rows, int64_t heads, int64_t size,
                     const std::vector<int64_t>& slots, const std::vector<int64_t>& strides,
                     std::byte* cache) {
-    for (int64_t t = 0; t < kTokens; ++t) {
+    for (int64_t t = 0; t < kAllTokens; ++t) {
       const int64_t slot = slots[static_cast<size_t>(t)];
       if (slot < 0) continue;
       for (int64_t h = 0; h < heads; ++h) {
         const int64_t at =
             slot / kPageSize * strides[0] + slot % kPageSize * strides[1] + h * strides[2];
         std::memcpy(cache + at * size, rows.data() + c.At(heads, t, h) * size,
-                    static_cast<size_t>(kDim * size));
+                    static_cast<size_t>(kKeyDim * size));
       }
     }
   }
@@ -110,17 +110,17 @@ class ClientPagedTest : public ClientServerTest {
     int64_t bytes = 0;
   };
   static CacheLayout Dense(const PagedCase& c) {
-    const int64_t key_bytes = kPages * kPageSize * kKeyHeads * kDim * SizeOf(c.key_type);
-    return {DenseStrides({kPages, kPageSize, kKeyHeads, kDim}),
-            DenseStrides({kPages, kPageSize, kValueHeads, kDim}), key_bytes,
-            key_bytes + kPages * kPageSize * kValueHeads * kDim * SizeOf(c.value_type)};
+    const int64_t key_bytes = kPages * kPageSize * kKeyHeads * kKeyDim * SizeOf(c.key_type);
+    return {DenseStrides({kPages, kPageSize, kKeyHeads, kKeyDim}),
+            DenseStrides({kPages, kPageSize, kValueHeads, kKeyDim}), key_bytes,
+            key_bytes + kPages * kPageSize * kValueHeads * kKeyDim * SizeOf(c.value_type)};
   }
   // Pages of keys and of values in turns, heads before slots. One type.
   static CacheLayout Interleaved(const PagedCase& c) {
-    const int64_t page = (kKeyHeads + kValueHeads) * kPageSize * kDim;
-    const std::vector<int64_t> strides = {page, kDim, kPageSize * kDim, 1};
+    const int64_t page = (kKeyHeads + kValueHeads) * kPageSize * kKeyDim;
+    const std::vector<int64_t> strides = {page, kKeyDim, kPageSize * kKeyDim, 1};
     const int64_t size = SizeOf(c.key_type);
-    return {strides, strides, kKeyHeads * kPageSize * kDim * size, kPages * page * size};
+    return {strides, strides, kKeyHeads * kPageSize * kKeyDim * size, kPages * page * size};
   }
 
   RopeCall CallOn(const PagedCase& c, const CacheLayout& layout, Cells& q, Cells& k, Cells& v,
@@ -129,13 +129,14 @@ class ClientPagedTest : public ClientServerTest {
     call.tensors.emplace_back(ViewOf(q.data(), c.dtype, c.Shape(5)));
     RopeTensor& keys = call.tensors.emplace_back(
         ViewOf(k.data(), c.dtype, c.Shape(kKeyHeads)),
-        ViewOf(cache, c.key_type, {kPages, kPageSize, kKeyHeads, kDim}, layout.key_strides));
+        ViewOf(cache, c.key_type, {kPages, kPageSize, kKeyHeads, kKeyDim}, layout.key_strides));
     PagedWrite& paged = call.paged.emplace();
     paged.key_index = 1;
-    paged.values = RopeTensor(ViewOf(v.data(), c.dtype, c.Shape(kValueHeads)),
-                              ViewOf(cache + layout.value_at, c.value_type,
-                                     {kPages, kPageSize, kValueHeads, kDim}, layout.value_strides));
-    paged.slot_mapping = View(slots, {kTokens});
+    paged.values =
+        RopeTensor(ViewOf(v.data(), c.dtype, c.Shape(kValueHeads)),
+                   ViewOf(cache + layout.value_at, c.value_type,
+                          {kPages, kPageSize, kValueHeads, kKeyDim}, layout.value_strides));
+    paged.slot_mapping = View(slots, {kAllTokens});
     if (c.key_type != c.dtype) keys.inv_scale = 0.75f;
     if (c.value_type != c.dtype) paged.values.inv_scale = 3.5f;
     return call;
@@ -144,8 +145,9 @@ class ClientPagedTest : public ClientServerTest {
   // Runs a call on `cache`, which holds what `expected` held before the model wrote it.
   void Check(const Client& client, const PagedCase& c, const CacheLayout& layout,
              std::byte* cache) const {
-    Cells q = RandomHalves(kTokens * 5 * kDim, 1), k = RandomHalves(kTokens * kKeyHeads * kDim, 2);
-    Cells v = RandomHalves(kTokens * kValueHeads * kDim, 3);
+    Cells q = RandomHalves(kAllTokens * 5 * kKeyDim, 1),
+          k = RandomHalves(kAllTokens * kKeyHeads * kKeyDim, 2);
+    Cells v = RandomHalves(kAllTokens * kValueHeads * kKeyDim, 3);
     std::vector<int64_t> slots = Slots();
     for (int64_t i = 0; i < layout.bytes; ++i) cache[i] = static_cast<std::byte>(i * 7 + 1);
     Cells expected(cache, cache + layout.bytes);
@@ -204,8 +206,9 @@ TEST_F(ClientPagedTest, EverythingMayLieInLeasedMemory) {
   const auto memory = unix_.AllocateShared(1 << 20);
   ASSERT_TRUE(memory.ok() && memory->shared()) << memory.status();
   const CacheLayout layout = Dense(c);
-  Cells q = RandomHalves(kTokens * 5 * kDim, 1), k = RandomHalves(kTokens * kKeyHeads * kDim, 2);
-  Cells v = RandomHalves(kTokens * kValueHeads * kDim, 3);
+  Cells q = RandomHalves(kAllTokens * 5 * kKeyDim, 1),
+        k = RandomHalves(kAllTokens * kKeyHeads * kKeyDim, 2);
+  Cells v = RandomHalves(kAllTokens * kValueHeads * kKeyDim, 3);
   std::vector<int64_t> slots = Slots();
   Cells expected(static_cast<size_t>(layout.bytes));
   ASSERT_TRUE(here_.ApplyRoPE(CallOn(c, layout, q, k, v, slots, expected.data())).ok());
@@ -232,8 +235,9 @@ TEST_F(ClientPagedTest, BadSlotsAreRefusedBeforeAnythingIsWritten) {
   ASSERT_TRUE(memory.ok() && memory->shared()) << memory.status();
   Cells ordinary(static_cast<size_t>(layout.bytes));
   const Cells zeros = ordinary;
-  Cells q = RandomHalves(kTokens * 5 * kDim, 1), k = RandomHalves(kTokens * kKeyHeads * kDim, 2);
-  Cells v = RandomHalves(kTokens * kValueHeads * kDim, 3);
+  Cells q = RandomHalves(kAllTokens * 5 * kKeyDim, 1),
+        k = RandomHalves(kAllTokens * kKeyHeads * kKeyDim, 2);
+  Cells v = RandomHalves(kAllTokens * kValueHeads * kKeyDim, 3);
   const Cells given_q = q;
   struct Bad {
     size_t token;
@@ -266,8 +270,9 @@ TEST_F(ClientPagedTest, CachesOverlapNothing) {
   CacheLayout layout = Dense(c);
   const auto memory = unix_.AllocateShared(2 * layout.bytes);
   ASSERT_TRUE(memory.ok() && memory->shared()) << memory.status();
-  Cells q = RandomHalves(kTokens * 5 * kDim, 1), k = RandomHalves(kTokens * kKeyHeads * kDim, 2);
-  Cells v = RandomHalves(kTokens * kValueHeads * kDim, 3);
+  Cells q = RandomHalves(kAllTokens * 5 * kKeyDim, 1),
+        k = RandomHalves(kAllTokens * kKeyHeads * kKeyDim, 2);
+  Cells v = RandomHalves(kAllTokens * kValueHeads * kKeyDim, 3);
   std::vector<int64_t> slots = Slots();
   layout.value_at -= 2;
   auto info = unix_.ApplyRoPE(CallOn(c, layout, q, k, v, slots, memory->data()));
@@ -283,8 +288,9 @@ TEST_F(ClientPagedTest, CachesOverlapNothing) {
 TEST_F(ClientPagedTest, StreamsAndBatchesWritePages) {
   const PagedCase c{.value_type = Dtype::kFloat8E4M3};
   const CacheLayout layout = Dense(c);
-  Cells q = RandomHalves(kTokens * 5 * kDim, 1), k = RandomHalves(kTokens * kKeyHeads * kDim, 2);
-  Cells v = RandomHalves(kTokens * kValueHeads * kDim, 3);
+  Cells q = RandomHalves(kAllTokens * 5 * kKeyDim, 1),
+        k = RandomHalves(kAllTokens * kKeyHeads * kKeyDim, 2);
+  Cells v = RandomHalves(kAllTokens * kValueHeads * kKeyDim, 3);
   std::vector<int64_t> slots = Slots(), bad = {1};
   Cells expected(static_cast<size_t>(layout.bytes)), cache = expected, refused = expected;
   Cells expected_q = q;
@@ -322,8 +328,9 @@ TEST_F(ClientPagedTest, BatchesAndStreamsWriteLeasedPagesOfWhichNoTwoItemsShareO
   const auto memory = unix_.AllocateShared(2 * layout.bytes);
   ASSERT_TRUE(memory.ok() && memory->shared()) << memory.status();
   std::byte* const other = memory->data() + layout.bytes;
-  Cells q = RandomHalves(kTokens * 5 * kDim, 1), k = RandomHalves(kTokens * kKeyHeads * kDim, 2);
-  Cells v = RandomHalves(kTokens * kValueHeads * kDim, 3);
+  Cells q = RandomHalves(kAllTokens * 5 * kKeyDim, 1),
+        k = RandomHalves(kAllTokens * kKeyHeads * kKeyDim, 2);
+  Cells v = RandomHalves(kAllTokens * kValueHeads * kKeyDim, 3);
   std::vector<int64_t> slots = Slots();
   Cells expected(static_cast<size_t>(layout.bytes)), expected_q = q, q1 = q, q2 = q;
   ASSERT_TRUE(here_.ApplyRoPE(CallOn(c, layout, expected_q, k, v, slots, expected.data())).ok());
@@ -357,7 +364,7 @@ TEST_F(ClientPagedTest, Float8OutputsHaveTheSameBytesEverywhere) {
   for (const Dtype dtype : {Dtype::kBFloat16, Dtype::kFloat16}) {
     for (const Dtype type : {Dtype::kFloat8E4M3, Dtype::kFloat8E5M2}) {
       const PagedCase c{.dtype = dtype};
-      Cells x = RandomHalves(kTokens * 5 * kDim, 9);
+      Cells x = RandomHalves(kAllTokens * 5 * kKeyDim, 9);
       Cells expected(x.size() / 2), got(expected.size());
       const auto call_to = [&](std::byte* out) {
         RopeTensor tensor(ViewOf(x.data(), dtype, c.Shape(5)), ViewOf(out, type, c.Shape(5)));
@@ -378,19 +385,19 @@ TEST_F(ClientPagedTest, Float8OutputsHaveTheSameBytesEverywhere) {
       EXPECT_EQ(std::memcmp(memory->data(), expected.data(), expected.size()), 0);
       // Input and output of a fused buffer's strides: every other row.
       std::byte* const in = memory->data() + x.size();
-      for (int64_t t = 0; t < kTokens; ++t) {
-        std::memcpy(in + t * 4 * 5 * kDim, x.data() + t * 2 * 5 * kDim, 2 * 5 * kDim);
+      for (int64_t t = 0; t < kAllTokens; ++t) {
+        std::memcpy(in + t * 4 * 5 * kKeyDim, x.data() + t * 2 * 5 * kKeyDim, 2 * 5 * kKeyDim);
       }
-      const std::vector<int64_t> strides = {2 * 5 * kDim, kDim, 1};
+      const std::vector<int64_t> strides = {2 * 5 * kKeyDim, kKeyDim, 1};
       RopeTensor strided(ViewOf(in, dtype, c.Shape(5), strides),
                          ViewOf(memory->data(), type, c.Shape(5), strides));
       strided.inv_scale = 11.0f;
       std::memset(memory->data(), 0, x.size());
       const auto info = unix_.ApplyRoPE(kSpec, Positions(), {strided});
       ASSERT_TRUE(info.ok()) << info.status();
-      for (int64_t t = 0; t < kTokens; ++t) {
-        EXPECT_EQ(std::memcmp(memory->data() + t * 2 * 5 * kDim, expected.data() + t * 5 * kDim,
-                              5 * kDim),
+      for (int64_t t = 0; t < kAllTokens; ++t) {
+        EXPECT_EQ(std::memcmp(memory->data() + t * 2 * 5 * kKeyDim,
+                              expected.data() + t * 5 * kKeyDim, 5 * kKeyDim),
                   0);
       }
       RopeCall in_place = call_to(x.data());

@@ -18,6 +18,7 @@ namespace phasor {
 namespace {
 
 using ::phasor::testing::IsOk;
+using ::phasor::testing::kInvalid;
 using ::phasor::testing::OneTable;
 using ::phasor::testing::StatusIs;
 using ::phasor::testing::Tensor;
@@ -163,7 +164,6 @@ TEST(LookupTest, ClipTakesTheNearestRow) {
 }
 
 TEST(LookupTest, WrongFieldsAreNamed) {
-  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   const IntegerRange range{0, 1, 2};
   EncodeRequest request = Request(AxisRange(range));
   request.spec.preset = "transformer";

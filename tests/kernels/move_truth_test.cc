@@ -382,7 +382,7 @@ class MoveTruthTest : public ::testing::TestWithParam<KeyCode> {
     for (size_t move = 0; move < kMoves; ++move) {
       const MoveRequest request = RequestOf(cache, family, MoveMode::kMove, move);
       EXPECT_THAT(RunMove(request, FastestBackend(), &moved), IsOk());
-      for (const auto& [place, _] : keys) {
+      for (const auto& [place, original] : keys) {
         std::vector<double> key = cache.Get(ideal, kSources[place.first], place.second);
         TurnTo(family, family.turns[move], place.first, &key);
         cache.Put(kSources[place.first], place.second, key, &ideal);

@@ -19,7 +19,7 @@ namespace {
 using ::phasor::testing::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr int64_t kTokens = 1000;
+constexpr int64_t kAllTokens = 1000;
 
 class ChunkedRopeTest : public ::testing::Test {
  protected:
@@ -27,17 +27,17 @@ class ChunkedRopeTest : public ::testing::Test {
 
   absl::StatusOr<RunInfo> Rotate(RopeLayout layout, ChunkOptions options) {
     const std::vector<int64_t> shape = layout == RopeLayout::kTokensHeads
-                                           ? std::vector<int64_t>{2, kTokens, 3, 8}
-                                           : std::vector<int64_t>{2, 3, kTokens, 8};
+                                           ? std::vector<int64_t>{2, kAllTokens, 3, 8}
+                                           : std::vector<int64_t>{2, 3, kAllTokens, 8};
     const RopeCall call{.spec = {.preset = "rope-half-split"},
-                        .positions = IntegerRange{0, 1, kTokens},
+                        .positions = IntegerRange{0, 1, kAllTokens},
                         .tensors = {{View(x_, shape), MutableView(y_, shape)}},
                         .layout = layout};
     return RopeInChunks(service_.channel(), *CutBatch(call), options, {});
   }
 
   StreamService service_;
-  std::vector<float> x_ = std::vector<float>(2 * kTokens * 3 * 8);
+  std::vector<float> x_ = std::vector<float>(2 * kAllTokens * 3 * 8);
   std::vector<float> y_ = std::vector<float>(x_.size());
 };
 
@@ -49,11 +49,11 @@ TEST_F(ChunkedRopeTest, EveryTokenComesToItsPlaceInEitherLayout) {
       const auto info =
           Rotate(layout, {.chunk_bytes = bytes, .progress = [&](int64_t done, int64_t all) {
                             EXPECT_GT(done, last);
-                            EXPECT_EQ(all, 2 * kTokens);
+                            EXPECT_EQ(all, 2 * kAllTokens);
                             last = done;
                           }});
       ASSERT_TRUE(info.ok()) << info.status();
-      EXPECT_EQ(last, 2 * kTokens);
+      EXPECT_EQ(last, 2 * kAllTokens);
       EXPECT_TRUE(x_ == y_) << "chunks of " << bytes;
     }
   }

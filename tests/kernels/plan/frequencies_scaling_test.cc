@@ -26,7 +26,7 @@ using testing::ToFixed;
 using testing::TwoPi;
 
 constexpr int64_t kWidth = 128;
-constexpr int64_t kPairs = kWidth / 2;
+constexpr int64_t kHalf = kWidth / 2;
 
 ResolvedSpec Scaled(double theta, RopeScaling scaling, std::optional<int64_t> length = {}) {
   Spec spec = testing::Rotary(kWidth);
@@ -42,7 +42,7 @@ Real Omega(double theta, int64_t j) { return 1 / pow(Real(theta), Real(2 * j) / 
 void ExpectFrequencies(const ResolvedSpec& spec, const std::function<Real(int64_t)>& radians) {
   const auto frequencies = FrequenciesOf(spec);
   ASSERT_TRUE(frequencies.has_value());
-  for (int64_t j = 0; j < kPairs; ++j) {
+  for (int64_t j = 0; j < kHalf; ++j) {
     const Frequency f = (*frequencies)[j];
     EXPECT_EQ(ToFixed(f.whole, f.fraction), RoundToFixed(radians(j) / TwoPi())) << "pair " << j;
   }
@@ -83,13 +83,13 @@ TEST(MixedNtkScalingTest, WithoutBDividesPairJByAPowerOfJPlusOne) {
 
 TEST(MixedNtkScalingTest, WithBDividesTheLastPairByTheFactor) {
   ExpectFrequencies(Scaled(1e4, MixedNtkScaling{.factor = 4.0, .b = 0.625}), [](int64_t j) {
-    return Omega(1e4, j) / pow(Real(4), pow(Real(j + 1) / kPairs, Real(0.625)));
+    return Omega(1e4, j) / pow(Real(4), pow(Real(j + 1) / kHalf, Real(0.625)));
   });
 }
 
 // The pair that makes that many turns over the original length.
 Real PairOf(double theta, int64_t original, double turns) {
-  return log(Real(original) / turns / TwoPi()) / log(Real(theta)) * kPairs;
+  return log(Real(original) / turns / TwoPi()) / log(Real(theta)) * kHalf;
 }
 
 Real Clamped(const Real& x) { return std::clamp(x, Real(0), Real(1)); }
@@ -208,7 +208,7 @@ TEST(Llama3ScalingTest, FollowsTheWavelengthsOfUpstream) {
 
 LongRopeScaling PhiLongRope() {
   LongRopeScaling longrope = {.original_max_position_embeddings = 4096, .factor = 32.0};
-  for (int64_t j = 0; j < kPairs; ++j) {
+  for (int64_t j = 0; j < kHalf; ++j) {
     longrope.short_factor.push_back(1 + 0.01 * static_cast<double>(j));
     longrope.long_factor.push_back(1 + 0.5 * static_cast<double>(j));
   }
