@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "absl/status/status.h"
 #include "kernels/base/status_macros.h"
@@ -15,7 +16,7 @@
 namespace phasor {
 namespace {
 
-constexpr size_t kAlignment = 64;
+constexpr int64_t kAlignment = 64;
 
 }  // namespace
 
@@ -36,10 +37,12 @@ float ToFloat(Float8E4M3 x) { return FloatFromFloat8(x.bits, Float8::kE4M3); }
 float ToFloat(Float8E5M2 x) { return FloatFromFloat8(x.bits, Float8::kE5M2); }
 
 absl::StatusOr<Bytes> Bytes::Allocate(int64_t size) {
-  const size_t rounded =
-      std::max(kAlignment, (static_cast<size_t>(size) + kAlignment - 1) / kAlignment * kAlignment);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() - kAlignment;  // can be rounded up
   Bytes bytes;
-  bytes.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
+  if (size <= kMost) {
+    const int64_t rounded = std::max(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
+    bytes.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
+  }
   if (bytes.data_ == nullptr) {
     return absl::ResourceExhaustedError(
         StrCat("output: no memory for ", size, " bytes; split the tokens over several calls"));
