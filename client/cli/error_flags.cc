@@ -80,8 +80,11 @@ std::string WithFlag(const CLI::App& command, std::string_view message) {
     if (path == option && command.get_option_no_throw(flag) != nullptr) return StrCat(flag, text);
   }
   bool of_call = false;
+  bool of_spec = false;
   for (const std::string_view outer : kMessages) {
-    of_call |= Consume(&path, StrCat(outer, "."));
+    if (!Consume(&path, StrCat(outer, "."))) continue;
+    of_call = true;
+    of_spec |= outer.starts_with("spec");
   }
   if (!of_call) return std::string(message);
   // A tensor's own fields have flags too.
@@ -94,6 +97,8 @@ std::string WithFlag(const CLI::App& command, std::string_view message) {
        length = path.find_last_of(".[", length - 1)) {
     const std::string flag = FlagOf(command, path.substr(0, length));
     if (flag.empty()) continue;
+    // The value is from the file.
+    if (of_spec && IsGiven(command, "--spec") && !IsGiven(command, flag)) break;
     std::string_view rest = path.substr(length);
     std::string_view index;
     if (rest.starts_with("[")) index = rest.substr(0, rest.find(']') + 1);

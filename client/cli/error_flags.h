@@ -11,7 +11,7 @@ namespace phasor::cli {
 
 // The message with the flag of `command` instead of the field path in front:
 // "item.spec.rotary_dim: 3 is odd; ..." becomes "--rotary-dim: 3 is odd; ...". The message as it
-// is, if `command` has no flag for the field.
+// is, if `command` has no flag for the field, or has the field from the file of --spec.
 std::string WithFlag(const CLI::App& command, std::string_view message);
 
 }  // namespace phasor::cli

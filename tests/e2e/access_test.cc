@@ -80,6 +80,13 @@ class AccessMatrixTest : public SecureServerTest {
     Rename("policy", StrCat("{\"identities\": [", identities, "]}"));
     options_.policy_file = Path("policy");
   }
+  // "small" may have 150000 bytes in flight, "large" as many as the server has.
+  void StartWithAQuota() {
+    UseTokens({"small", "large"});
+    UsePolicy(R"({"identity": "token:small", "methods": ["*"], "max_inflight_bytes": 150000},
+                 {"identity": "token:large", "methods": ["*"]})");
+    Start();
+  }
   ClientOptions With(const std::string& name) const { return {.token = TokenOf(name)}; }
 
   // Any method with an empty message, streams too: what they answer is no matter, only whether they
@@ -206,10 +213,7 @@ TEST_F(AccessMatrixTest, ATokenIsReplacedOnBothSidesWithoutARestart) {
 }
 
 TEST_F(AccessMatrixTest, AnIdentityHasNoMoreBytesInFlightThanItMay) {
-  UseTokens({"small", "large"});
-  UsePolicy(R"({"identity": "token:small", "methods": ["*"], "max_inflight_bytes": 150000},
-               {"identity": "token:large", "methods": ["*"]})");
-  Start();
+  StartWithAQuota();
   const auto stub = v1::PositionEmbeddingService::NewStub(testing::NewChannel(Target()));
   const auto encode = [&](const std::string& name, int64_t rows) {
     testing::TestContext context;
@@ -260,10 +264,7 @@ TEST_F(AccessMatrixTest, AnIdentityHasNoMoreBytesInFlightThanItMay) {
 
 // Descriptions of specs are answers without tensors, and large if the spec is wide.
 TEST_F(AccessMatrixTest, LargeDescriptionsAreBytesInFlight) {
-  UseTokens({"small", "large"});
-  UsePolicy(R"({"identity": "token:small", "methods": ["*"], "max_inflight_bytes": 150000},
-               {"identity": "token:large", "methods": ["*"]})");
-  Start();
+  StartWithAQuota();
   const auto stub = v1::PositionEmbeddingService::NewStub(testing::NewChannel(Target()));
   const auto resolve = [&](const std::string& name, int64_t dim) {
     testing::TestContext context;

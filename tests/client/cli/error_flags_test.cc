@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 
 #include "client/cli/commands.h"
+#include "tests/support/temp_dir.h"
 
 namespace phasor::cli {
 namespace {
@@ -25,6 +27,15 @@ TEST(ErrorFlagsTest, FieldsOfSpecsHaveFlagsOfTheirNames) {
   EXPECT_EQ(Of("resolve", "spec.config_json: not JSON"), "--config: not JSON");
   EXPECT_EQ(Of("resolve", "spec.axes_dim[1]: 0"), "--axes-dim[1]: 0");
   EXPECT_EQ(Of("resolve", "parity_comparison.context_length: -1"), "--context-length: -1");
+}
+
+TEST(ErrorFlagsTest, FieldsFromAFileKeepTheirPath) {
+  const testing::TempDir dir;
+  std::ofstream(dir.path() + "/s.json") << "{}";
+  const std::string line = "encode --spec " + dir.path() + "/s.json";
+  EXPECT_EQ(Of(line, "item.spec.dim: 5 is odd"), "item.spec.dim: 5 is odd");
+  EXPECT_EQ(Of(line + " --dim 5", "item.spec.dim: 5 is odd"), "--dim: 5 is odd");
+  EXPECT_EQ(Of(line, "item.positions: not set"), "--positions: not set");
 }
 
 TEST(ErrorFlagsTest, PositionsAreThoseThatWereGiven) {
