@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,6 +44,8 @@ class Answerer {
     EXPECT_EQ(listen(listener_, 1), 0);
     thread_ = std::thread([this, answers = std::move(answers), release, held] {
       const int fd = accept(listener_, nullptr, nullptr);
+      const timeval limit = {20, 0};  // so that a request that does not come is a failure
+      setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
       for (size_t i = 0; i < answers.size(); ++i) {
         char request[256];
         const ssize_t n = recv(fd, request, sizeof(request), 0);
