@@ -50,7 +50,8 @@ struct Candidate {
 };
 
 // The seconds of one run of each candidate, by candidate and round. A round times each candidate
-// once; a warm candidate repeats its run until the round is long enough for the clock.
+// once, in another order than the rounds before; a warm candidate repeats its run until the round
+// is long enough for the clock.
 std::vector<std::vector<double>> RoundSeconds(const Arguments& arguments,
                                               absl::Span<const Candidate> candidates);
 // The medians over the rounds.

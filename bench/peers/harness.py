@@ -15,8 +15,16 @@ def cpu_model():
     return found[1] if found else "unknown"
 
 
+def order_of(names, turn):
+    """The order of a round. Over twice as many rounds as names, each follows each other one equally often."""
+    n = len(names)
+    zigzag = [(i + 1) // 2 if i % 2 == 1 else n - i // 2 for i in range(n)]  # 0, 1, n - 1, 2, n - 2, ...
+    order = [names[(i + turn) % n] for i in zigzag]
+    return order[::-1] if turn // n % 2 == 1 else order
+
+
 def median_seconds(candidates, rounds, round_seconds):
-    """The median seconds of one run of each candidate {name: function}. Each round runs each once.
+    """The median seconds of one run of each candidate {name: function}. Each round runs each once, in another order.
 
     Fewer rounds, but at least five, if they would take more than a minute.
     """
@@ -29,8 +37,9 @@ def median_seconds(candidates, rounds, round_seconds):
     repeats = {name: max(1, int(round_seconds / seconds)) for name, seconds in once.items()}
     rounds = min(rounds, max(5, int(60 / sum(once[name] * repeats[name] for name in candidates))))
     seconds = {name: [] for name in candidates}
-    for _ in range(rounds):
-        for name, run in candidates.items():
+    for turn in range(rounds):
+        for name in order_of(list(candidates), turn):
+            run = candidates[name]
             time.sleep(0.06)  # onnxruntime's threads spin for up to 0.04 s after their last work
             if repeats[name] > 1:
                 run()  # brings its data into the caches, which do not hold that of longer runs

@@ -5,16 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "kernels/math/convert.h"
 
 namespace phasor::bench {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(HarnessTest, MedianIsTheMiddleOfAnyOrder) {
@@ -27,13 +31,41 @@ TEST(HarnessTest, RatioIsHigherWhenTheSubjectIsBetter) {
   EXPECT_DOUBLE_EQ(CostRow({}, 30, 60).ratio, 2.0);  // microseconds
 }
 
-TEST(HarnessTest, CandidatesTakeTurnsInEveryRound) {
+// Runs of `count` candidates, round by round, without those that see how long a run takes.
+std::vector<std::string> RoundsOf(int count, int rounds) {
   std::string order;
+  std::vector<Candidate> candidates;
+  for (int i = 0; i < count; ++i) {
+    candidates.push_back({[&order, i] { order += static_cast<char>('a' + i); }, Cache::kAny});
+  }
   Arguments arguments;
-  arguments.quick = true;
-  MedianSeconds(arguments,
-                {{[&] { order += 'a'; }, Cache::kAny}, {[&] { order += 'b'; }, Cache::kAny}});
-  EXPECT_EQ(order, "ababab");  // once to see how long a run takes, then two rounds
+  arguments.full_rounds = rounds;
+  MedianSeconds(arguments, candidates);
+  std::vector<std::string> of_round;
+  for (size_t at = static_cast<size_t>(count); at < order.size();
+       at += static_cast<size_t>(count)) {
+    of_round.push_back(order.substr(at, static_cast<size_t>(count)));
+  }
+  return of_round;
+}
+
+TEST(HarnessTest, RoundRunsEachCandidateOnce) {
+  EXPECT_THAT(RoundsOf(2, 4), ElementsAre("ab", "ba", "ba", "ab"));
+  for (std::string round : RoundsOf(5, 11)) {
+    std::sort(round.begin(), round.end());
+    EXPECT_EQ(round, "abcde");
+  }
+}
+
+TEST(HarnessTest, EachCandidateFollowsEachOtherOneEquallyOften) {
+  for (int count = 2; count <= 6; ++count) {
+    std::map<std::string, int> pairs;
+    for (const std::string& round : RoundsOf(count, 2 * count)) {
+      for (size_t i = 1; i < round.size(); ++i) ++pairs[round.substr(i - 1, 2)];
+    }
+    EXPECT_EQ(pairs.size(), count * (count - 1));
+    for (const auto& [pair, times] : pairs) EXPECT_EQ(times, 2) << pair << " of " << count;
+  }
 }
 
 TEST(HarnessTest, WarmRunsAreRepeatedUntimedFirst) {
