@@ -9,7 +9,7 @@ PAGE = "docs/security.md"
 KIND = r"(?:std::|absl::)?(?:flat_hash_map|flat_hash_set|node_hash_map|unordered_map|unordered_set|multimap|map|set|list|deque)<.*>"
 GUARDED = r"(?:KIND|(?:std::)?vector<.*>|Entries|Clients|Deadlines)".replace("KIND", KIND)
 MEMBER = re.compile(
-    rf"^ +(?:mutable )?(?:{KIND}|Entries|Clients|Deadlines) (\w+_)\b[^();\n]*;|^ +(?:mutable )?{GUARDED} (\w+_) ABSL_GUARDED_BY\(\*?\w+\)",
+    rf"^ +(?:mutable )?(?:{KIND}|Entries|Clients|Deadlines) (\w+_)\b[^();\n]*;|^ +(?:mutable )?{GUARDED} (\w+_)\s+ABSL_GUARDED_BY\(\*?\w+\)",
     re.MULTILINE,
 )
 ROW = re.compile(r"^\| `([\w/]+): (\w+_)` \| [^|]+ \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)

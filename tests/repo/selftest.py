@@ -155,7 +155,7 @@ class DocsTest(unittest.TestCase):
         self.assertIn("is in no row", containers.violations(tree | {containers.PAGE: ""})[0])
         self.assertIn("no test ATest.Holds", containers.violations(tree | {"tests/a.cc": ""})[0])
         self.assertIn("no such member", containers.violations(tree | {"server/net/a.h": ""})[0])
-        for member in ("std::deque<Entry> seen_;", "absl::flat_hash_map<int, int> seen_;  // by number", "std::vector<int> seen_ ABSL_GUARDED_BY(mu_);", "std::set<int> seen_ ABSL_GUARDED_BY(*mu_);"):
+        for member in ("std::deque<Entry> seen_;", "absl::flat_hash_map<int, int> seen_;  // by number", "std::vector<int> seen_ ABSL_GUARDED_BY(mu_);", "std::vector<int> seen_\n      ABSL_GUARDED_BY(mu_);", "std::set<int> seen_ ABSL_GUARDED_BY(*mu_);"):
             self.assertEqual(containers.violations(tree | {"server/net/a.h": f"class A {{\n  {member}\n}};\n"}), [], member)
 
     def test_documents_name_files_that_exist(self):
