@@ -28,22 +28,37 @@ bool HasRoom() {
   return poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0;
 }
 
-// Writes a line. Calls must not wait for the reader of the log, so a line without room is lost, and
-// the next line that has room says how many were.
-void Write(std::string line) {
+// Writes lines. Calls must not wait for the reader of the log, so a line without room, in a pipe or
+// on the disk, is lost, and the next line that has room says how many were. Threads: one at a time.
+class Writer {
+ public:
+  void Write(const std::string& line) {
+    if (lost_ > 0 &&
+        Put((torn_ ? "\n" : "") +
+            LogLine(absl::Now(), LogLevel::kWarn, "log lines lost", {{"lines", lost_}}) + "\n")) {
+      lost_ = 0;
+      torn_ = false;
+    }
+    if (lost_ > 0 || !Put(line)) ++lost_;
+  }
+
+ private:
+  bool Put(const std::string& text) {
+    if (!HasRoom()) return false;
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    torn_ = torn_ || (written > 0 && written < static_cast<ssize_t>(text.size()));
+    return written == static_cast<ssize_t>(text.size());
+  }
+
+  int64_t lost_ = 0;
+  bool torn_ = false;  // what was written last does not end with its line
+};
+
+void Write(const std::string& line) {
   static std::mutex mutex;
-  static int64_t lost = 0;
+  static Writer writer;
   const std::lock_guard lock(mutex);
-  if (!HasRoom()) {
-    ++lost;
-    return;
-  }
-  if (lost > 0) {
-    line = LogLine(absl::Now(), LogLevel::kWarn, "log lines lost", {{"lines", lost}}) + "\n" + line;
-    lost = 0;
-  }
-  const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
-  static_cast<void>(written);  // a failure cannot be reported
+  writer.Write(line);
 }
 
 }  // namespace

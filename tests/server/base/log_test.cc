@@ -5,13 +5,20 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <vector>
+
+#include "tests/support/temp_dir.h"
 
 namespace phasor {
 namespace {
@@ -117,6 +124,38 @@ TEST(LogTest, DoesNotWaitForAReaderAndSaysHowManyLinesWereLost) {
   EXPECT_EQ(last, "after");
   EXPECT_GT(lost, 0);
   EXPECT_EQ(written + lost, kLines);
+}
+
+TEST(LogTest, LinesThatAFullDiskCutOffAreCountedAsLost) {
+  SetLogLevel(LogLevel::kInfo);
+  const testing::TempDir dir;
+  const std::string path = dir.path() + "/log";
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT, 0600);
+  ASSERT_GE(file, 0);
+  const int standard_error = dup(STDERR_FILENO);
+  ASSERT_EQ(dup2(file, STDERR_FILENO), STDERR_FILENO);
+  ASSERT_NE(std::signal(SIGXFSZ, SIG_IGN), SIG_ERR);
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  Log(LogLevel::kInfo, "fits");
+  const rlimit full = {std::filesystem::file_size(path) + 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  Log(LogLevel::kInfo, "is cut off");
+  Log(LogLevel::kInfo, "is lost");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  Log(LogLevel::kInfo, "after");
+  dup2(standard_error, STDERR_FILENO);
+  for (const int fd : {file, standard_error}) close(fd);
+
+  std::ifstream text(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(json::parse(lines[0])["event"], "fits");
+  EXPECT_FALSE(json::accept(lines[1]));
+  EXPECT_EQ(json::parse(lines[2])["event"], "log lines lost");
+  EXPECT_EQ(json::parse(lines[2])["lines"], 2);
+  EXPECT_EQ(json::parse(lines[3])["event"], "after");
 }
 
 }  // namespace
