@@ -198,6 +198,7 @@ int Run(const std::vector<std::string>& arguments, ServerOptions options) {
 }
 
 int Main(const std::vector<std::string>& arguments) {
+  OpenStandardStreams();
   NameMissingThreads();
   ChooseLockOrderChecks();
   absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets options of the memory allocator and of Abseil's mutexes.
+// Opens standard streams, and sets options of the memory allocator and of Abseil's mutexes.
 #include "server/base/process.h"
 
+#include <fcntl.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -29,6 +31,12 @@ bool LacksThreads() {
 }
 
 }  // namespace
+
+void OpenStandardStreams() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
+  if (fd >= 0) close(fd);
+}
 
 void LimitHeaps(int cores) {
   if (std::getenv("MALLOC_ARENA_MAX") != nullptr || std::getenv("GLIBC_TUNABLES") != nullptr) {

@@ -5,6 +5,10 @@
 
 namespace phasor {
 
+// Opens /dev/null as each standard stream that the parent has closed. Otherwise the first file or
+// socket would get its number, and log lines would go there.
+void OpenStandardStreams();
+
 // Limits glibc to one heap per eight cores, at least one, instead of eight per core. A heap keeps
 // freed memory for its own threads. gRPC receives on several threads, so each heap would keep as
 // much as the largest request. Does nothing if MALLOC_ARENA_MAX or GLIBC_TUNABLES is set. Call it

@@ -3,8 +3,10 @@
 // from its first thread on.
 #include "server/base/process.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include <barrier>
 #include <cerrno>
@@ -25,6 +27,20 @@ constexpr bool kOwnAllocator = true;
 #else
 constexpr bool kOwnAllocator = false;
 #endif
+
+TEST(ProcessTest, NoFileGetsTheNumberOfAClosedStandardStream) {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    const int kept = dup(stream);
+    ASSERT_EQ(close(stream), 0);
+    OpenStandardStreams();
+    const int next = dup(kept);
+    EXPECT_EQ(fcntl(stream, F_GETFL) & O_ACCMODE, O_RDWR);
+    ASSERT_EQ(dup2(kept, stream), stream);
+    EXPECT_GT(next, STDERR_FILENO);
+    close(kept);
+    close(next);
+  }
+}
 
 // Of the allocator's own account of itself.
 int Heaps() {
