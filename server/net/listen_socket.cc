@@ -112,6 +112,10 @@ absl::StatusOr<ListenSocket> ListenTcp(const addrinfo& info, int port,
     *error = Bind(fd, &address.any, info.ai_addrlen);
     if (*error == 0) *error = ErrorOf(listen(fd.get(), SOMAXCONN));
   }
+  if (*error == EACCES) {
+    return CannotListen(where, ErrorText(*error),
+                        "use a port from 1024 on, or give the server CAP_NET_BIND_SERVICE");
+  }
   if (*error != 0) return CannotListen(where, ErrorText(*error));
   socklen_t length = sizeof(address);
   getsockname(fd.get(), &address.any, &length);
@@ -150,11 +154,12 @@ absl::StatusOr<std::vector<ListenSocket>> ListenTcp(const ListenAddress& address
   return sockets;
 }
 
-// Whether a server accepts connections on that path. False if there is no such file.
-bool IsAlive(const sockaddr_un& address) {
+// Whether the socket at that path is one that a program left behind when it ended. A program of
+// another user, or one whose sockets are of another type, refuses a connection in other ways.
+bool IsLeftBehind(const sockaddr_un& address) {
   const FileDescriptor fd = NewSocket(AF_UNIX);
-  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
-         errno == EAGAIN;
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 &&
+         errno == ECONNREFUSED;
 }
 
 bool IsSocketFile(const std::string& path) {
@@ -210,7 +215,7 @@ absl::StatusOr<ListenSocket> ListenUnix(const std::string& path, const SocketAcc
   FileDescriptor fd = NewSocket(AF_UNIX);
   if (!fd.valid()) return CannotListenAt(path, errno);
   int error = Bind(fd, any, sizeof(address));
-  if (error == EADDRINUSE && IsSocketFile(path) && !IsAlive(address)) {
+  if (error == EADDRINUSE && IsSocketFile(path) && IsLeftBehind(address)) {
     unlink(path.c_str());
     error = Bind(fd, any, sizeof(address));
   }

@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -56,6 +58,20 @@ TEST(ListenTest, PortInUseIsUnavailableAndNamed) {
   const auto second = Listen(Tcp("127.0.0.1", std::stoi(address.substr(10))));
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(second.status().message(), HasSubstr(address));
+}
+
+TEST(ListenTest, APortThatOnlyRootMayHaveIsNamedAsSuch) {
+  int first_free = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_unprivileged_port_start") >> first_free;
+  if (first_free < 2) GTEST_SKIP() << "here everybody may have every port";
+  const uid_t user = geteuid();
+  if (user == 0) ASSERT_EQ(seteuid(65534), 0);
+  const absl::Status status = Listen(Tcp("127.0.0.1", 1)).status();
+  ASSERT_EQ(seteuid(user), 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::EndsWith("; use a port from 1024 on, or give the server "
+                                  "CAP_NET_BIND_SERVICE"));
 }
 
 TEST(ListenTest, AllAddressesOfANameShareThePort) {
@@ -213,6 +229,19 @@ TEST_F(UnixSocketTest, FileOfALivingServerIsNotReplaced) {
   ASSERT_TRUE(sockets.ok());
   EXPECT_EQ(Listen(address_).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(ConnectTo("unix:" + path_).valid());
+}
+
+TEST_F(UnixSocketTest, FileOfAProgramThatTakesNoStreamsIsNotReplaced) {
+  const FileDescriptor datagrams(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(datagrams.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  const absl::Status status = Listen(address_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::EndsWith("; must be a path where no other server listens"));
+  EXPECT_TRUE(Exists());
 }
 
 TEST_F(UnixSocketTest, FileThatIsNoSocketIsNotReplaced) {
