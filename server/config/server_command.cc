@@ -39,7 +39,7 @@ using Texts = std::map<std::string, std::string>;
 // The parsed command line: texts of options, and flags that say what to do with them.
 struct Flags {
   Texts texts;
-  std::string config;
+  std::optional<std::string> config;
   bool help = false;
   bool version = false;
   bool check_config = false;
@@ -104,8 +104,8 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
           absl::StrCat(name, ": no value; accepted: --", name, "=value"));
     }
     if (option == nullptr) {
-      if (!flags.config.empty()) {
-        return absl::InvalidArgumentError(absl::StrCat("config: given twice ('", flags.config,
+      if (flags.config.has_value()) {
+        return absl::InvalidArgumentError(absl::StrCat("config: given twice ('", *flags.config,
                                                        "' and '", text, "'); must be once"));
       }
       flags.config = text;
@@ -176,9 +176,8 @@ absl::StatusOr<ServerCommand> ParseServerCommand(const std::vector<std::string>&
     return command;
   }
   ConfigFile file;
-  const std::string path =
-      flags.config.empty() ? environment(VariableOf("config")).value_or("") : flags.config;
-  if (!path.empty()) {
+  const std::string path = flags.config.value_or(environment(VariableOf("config")).value_or(""));
+  if (flags.config.has_value() || !path.empty()) {
     PHASOR_ASSIGN_OR_RETURN(file, ReadConfigFile(path));
   }
   std::map<std::string, Source> sources;

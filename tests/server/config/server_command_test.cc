@@ -86,6 +86,12 @@ TEST_F(ServerCommandTest, EmptyVariableCountsAsNotSet) {
   EXPECT_TRUE(Parse({}).ok());
 }
 
+TEST_F(ServerCommandTest, AFlagForTheFileWithoutAPathIsRefused) {
+  environment_ = {{"PHASOR_CONFIG", WriteConfig("threads: 1")}};
+  EXPECT_EQ(Parse({"--config="}).status().message(),
+            "config: '' cannot be read (No such file or directory); must be readable by this user");
+}
+
 TEST_F(ServerCommandTest, ListenMayBeRepeated) {
   const auto command = Parse({"--listen", "127.0.0.1:0", "--listen=unix:/run/p.sock"});
   ASSERT_TRUE(command.ok());
