@@ -22,7 +22,6 @@ namespace phasor::trace {
 namespace {
 
 constexpr char kDefaultPort[] = ":4317";
-constexpr char kHeaders[] = "OTEL_EXPORTER_OTLP_HEADERS";
 constexpr size_t kMaxCertificateBytes = 1 << 20;
 
 absl::Status Refuse(const std::string& name, const std::string& value,
@@ -40,25 +39,20 @@ class Variables {
     const auto found = environment_.find(name);
     return found == environment_.end() ? "" : found->second;
   }
-  // OTEL_EXPORTER_OTLP_TRACES_X, or else OTEL_EXPORTER_OTLP_X.
-  std::string Exporter(const std::string& name) const {
-    const std::string own = Get("OTEL_EXPORTER_OTLP_TRACES_" + name);
-    return own.empty() ? Get("OTEL_EXPORTER_OTLP_" + name) : own;
+  // OTEL_EXPORTER_OTLP_TRACES_X if it is set, or else OTEL_EXPORTER_OTLP_X.
+  std::string ExporterName(const std::string& name) const {
+    const std::string own = "OTEL_EXPORTER_OTLP_TRACES_" + name;
+    return Get(own).empty() ? "OTEL_EXPORTER_OTLP_" + name : own;
+  }
+  std::string Exporter(const std::string& name) const { return Get(ExporterName(name)); }
+  absl::Status Switch(const std::string& name, bool* value) const {
+    const std::string text = Get(name);
+    *value = absl::EqualsIgnoreCase(text, "true");
+    if (*value || text.empty() || absl::EqualsIgnoreCase(text, "false")) return absl::OkStatus();
+    return Refuse(name, text, "true or false");
   }
   absl::Status Number(const std::string& name, int64_t least, int64_t* value) const {
-    return Parse(name, Get(name), least, value);
-  }
-  absl::Status Milliseconds(const std::string& name, const std::string& text,
-                            absl::Duration* value) const {
-    int64_t ms = absl::ToInt64Milliseconds(*value);
-    PHASOR_RETURN_IF_ERROR(Parse(name, text, 1, &ms));
-    *value = absl::Milliseconds(ms);
-    return absl::OkStatus();
-  }
-
- private:
-  static absl::Status Parse(const std::string& name, const std::string& text, int64_t least,
-                            int64_t* value) {
+    const std::string text = Get(name);
     if (text.empty()) return absl::OkStatus();
     int64_t number = 0;
     if (!absl::SimpleAtoi(text, &number) || number < least || number > 1'000'000'000) {
@@ -67,7 +61,14 @@ class Variables {
     *value = number;
     return absl::OkStatus();
   }
+  absl::Status Milliseconds(const std::string& name, absl::Duration* value) const {
+    int64_t ms = absl::ToInt64Milliseconds(*value);
+    PHASOR_RETURN_IF_ERROR(Number(name, 1, &ms));
+    *value = absl::Milliseconds(ms);
+    return absl::OkStatus();
+  }
 
+ private:
   const Environment& environment_;
 };
 
@@ -104,24 +105,36 @@ std::vector<std::pair<std::string, std::string>> Pairs(const std::string& text) 
   return pairs;
 }
 
+// Whether `text` is "host" or "host:port".
+bool IsAddress(absl::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (text.empty() || absl::StrContains(text, '/')) return false;
+  if (colon == text.npos || text.back() == ']') return true;
+  int port = 0;
+  return colon > 0 && absl::SimpleAtoi(text.substr(colon + 1), &port) && port > 0 && port < 65536;
+}
+
 absl::Status ReadEndpoint(const Variables& variables, TraceOptions* options) {
   const std::string text = variables.Exporter("ENDPOINT");
   absl::string_view rest = text;
-  options->tls = !absl::EqualsIgnoreCase(variables.Exporter("INSECURE"), "true");
+  bool insecure = false;
+  PHASOR_RETURN_IF_ERROR(variables.Switch(variables.ExporterName("INSECURE"), &insecure));
+  options->tls = !insecure;
   if (absl::ConsumePrefix(&rest, "http://")) {
     options->tls = false;
   } else if (absl::ConsumePrefix(&rest, "https://")) {
     options->tls = true;
   }
   absl::ConsumeSuffix(&rest, "/");
-  if (rest.empty() || absl::StrContains(rest, '/')) {
-    return Refuse("OTEL_EXPORTER_OTLP_ENDPOINT", text, "http://host:4317 or https://host:4317");
+  if (!IsAddress(rest)) {
+    return Refuse(variables.ExporterName("ENDPOINT"), text,
+                  "http://host:4317 or https://host:4317");
   }
   const bool has_port = rest.rfind(':') != rest.npos && rest.back() != ']';
   options->endpoint = absl::StrCat(rest, has_port ? "" : kDefaultPort);
   const std::string protocol = variables.Exporter("PROTOCOL");
   if (protocol.empty() || protocol == "grpc") return absl::OkStatus();
-  return Refuse("OTEL_EXPORTER_OTLP_PROTOCOL", protocol, "grpc");
+  return Refuse(variables.ExporterName("PROTOCOL"), protocol, "grpc");
 }
 
 absl::Status ReadSampler(const Variables& variables, TraceOptions* options) {
@@ -148,19 +161,20 @@ absl::Status ReadSampler(const Variables& variables, TraceOptions* options) {
 
 // gRPC aborts the process when it is to send a header that it does not take. A value may be secret,
 // so the error does not show it.
-absl::Status CheckHeaders(const std::vector<std::pair<std::string, std::string>>& headers) {
+absl::Status CheckHeaders(const std::vector<std::pair<std::string, std::string>>& headers,
+                          const std::string& variable) {
   const auto slice = [](const std::string& text) {
     return grpc_slice_from_static_buffer(text.data(), text.size());
   };
   for (const auto& [key, value] : headers) {
     if (grpc_header_key_is_legal(slice(key)) == 0) {
-      return Refuse(kHeaders, key, "keys of a-z, 0-9, '-', '_' and '.'");
+      return Refuse(variable, key, "keys of a-z, 0-9, '-', '_' and '.'");
     }
     if (absl::EndsWith(key, "-bin") || grpc_header_nonbin_value_is_legal(slice(value)) != 0) {
       continue;
     }
     return absl::InvalidArgumentError(absl::StrCat(
-        kHeaders, ": the value of '", key, "' is not accepted; use printable ASCII characters"));
+        variable, ": the value of '", key, "' is not accepted; use printable ASCII characters"));
   }
   return absl::OkStatus();
 }
@@ -181,21 +195,25 @@ void ReadResource(const Variables& variables, TraceOptions* options) {
 absl::StatusOr<TraceOptions> ParseTraceOptions(const Environment& environment) {
   const Variables variables(environment);
   TraceOptions options;
-  const bool off = absl::EqualsIgnoreCase(variables.Get("OTEL_SDK_DISABLED"), "true") ||
-                   variables.Get("OTEL_TRACES_EXPORTER") == "none";
-  if (off || variables.Exporter("ENDPOINT").empty()) return options;
+  if (variables.Exporter("ENDPOINT").empty()) return options;
+  bool off = false;
+  PHASOR_RETURN_IF_ERROR(variables.Switch("OTEL_SDK_DISABLED", &off));
+  const std::string exporter = variables.Get("OTEL_TRACES_EXPORTER");
+  if (off || exporter == "none") return options;
+  if (!exporter.empty() && exporter != "otlp") {
+    return Refuse("OTEL_TRACES_EXPORTER", exporter, "otlp or none");
+  }
   PHASOR_RETURN_IF_ERROR(ReadEndpoint(variables, &options));
   PHASOR_RETURN_IF_ERROR(ReadSampler(variables, &options));
   ReadResource(variables, &options);
   options.ca_file = variables.Exporter("CERTIFICATE");
   options.headers = Pairs(variables.Exporter("HEADERS"));
   for (auto& [key, value] : options.headers) absl::AsciiStrToLower(&key);
-  PHASOR_RETURN_IF_ERROR(CheckHeaders(options.headers));
-  PHASOR_RETURN_IF_ERROR(variables.Milliseconds(
-      "OTEL_EXPORTER_OTLP_TIMEOUT", variables.Exporter("TIMEOUT"), &options.export_timeout));
-  PHASOR_RETURN_IF_ERROR(variables.Milliseconds("OTEL_BSP_SCHEDULE_DELAY",
-                                                variables.Get("OTEL_BSP_SCHEDULE_DELAY"),
-                                                &options.schedule_delay));
+  PHASOR_RETURN_IF_ERROR(CheckHeaders(options.headers, variables.ExporterName("HEADERS")));
+  PHASOR_RETURN_IF_ERROR(
+      variables.Milliseconds(variables.ExporterName("TIMEOUT"), &options.export_timeout));
+  PHASOR_RETURN_IF_ERROR(
+      variables.Milliseconds("OTEL_BSP_SCHEDULE_DELAY", &options.schedule_delay));
   PHASOR_RETURN_IF_ERROR(variables.Number("OTEL_BSP_MAX_QUEUE_SIZE", 1, &options.max_queue_spans));
   PHASOR_RETURN_IF_ERROR(
       variables.Number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 1, &options.max_batch_spans));

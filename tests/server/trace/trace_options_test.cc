@@ -7,6 +7,8 @@
 
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -102,12 +104,21 @@ TEST(TraceOptionsTest, EachSamplerIsKnown) {
 }
 
 TEST(TraceOptionsTest, WhatIsNotUnderstoodIsRefusedByName) {
-  for (const auto& [name, value] : Environment{{kEndpoint, "http://c:1/v1/traces"},
-                                               {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"},
-                                               {"OTEL_TRACES_SAMPLER", "jaeger_remote"},
-                                               {"OTEL_BSP_MAX_QUEUE_SIZE", "0"},
-                                               {"OTEL_BSP_SCHEDULE_DELAY", "soon"},
-                                               {"OTEL_EXPORTER_OTLP_TIMEOUT", "-1"}}) {
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+  for (const auto& [name, value] : Variables{{kEndpoint, "http://c:1/v1/traces"},
+                                             {kEndpoint, "http://c:port"},
+                                             {kEndpoint, "http://c:65536"},
+                                             {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://"},
+                                             {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"},
+                                             {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http"},
+                                             {"OTEL_EXPORTER_OTLP_INSECURE", "yes"},
+                                             {"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "1s"},
+                                             {"OTEL_SDK_DISABLED", "1"},
+                                             {"OTEL_TRACES_EXPORTER", "console"},
+                                             {"OTEL_TRACES_SAMPLER", "jaeger_remote"},
+                                             {"OTEL_BSP_MAX_QUEUE_SIZE", "0"},
+                                             {"OTEL_BSP_SCHEDULE_DELAY", "soon"},
+                                             {"OTEL_EXPORTER_OTLP_TIMEOUT", "-1"}}) {
     Environment environment = {{kEndpoint, "http://c:1"}};
     environment[name] = value;
     EXPECT_THAT(ParseTraceOptions(environment),
@@ -125,6 +136,9 @@ TEST(TraceOptionsTest, HeadersThatGrpcCannotSendAreRefusedAndTheirValuesNotShown
   };
   EXPECT_THAT(parse("api key=secret"),
               StatusIs(kInvalid, HasSubstr("OTEL_EXPORTER_OTLP_HEADERS: 'api key' is not")));
+  EXPECT_THAT(ParseTraceOptions({{kEndpoint, "http://c:1"},
+                                 {"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "api key=secret"}}),
+              StatusIs(kInvalid, HasSubstr("OTEL_EXPORTER_OTLP_TRACES_HEADERS: 'api key' is not")));
   EXPECT_THAT(parse("=secret"), StatusIs(kInvalid, HasSubstr("OTEL_EXPORTER_OTLP_HEADERS: ''")));
   for (const char* value : {"key=secret%0A", "key=s%C3%A9cret"}) {
     EXPECT_THAT(parse(value), StatusIs(kInvalid, AllOf(HasSubstr("the value of 'key' is not"),
