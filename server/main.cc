@@ -152,6 +152,11 @@ void AddOtelVariables(ServerOptions* options) {
   }
 }
 
+absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options) {
+  const StartWatch watch;
+  return Server::Start(options);
+}
+
 int Run(const std::vector<std::string>& arguments, ServerOptions options) {
   const int cores = CoresOf(options, UsableCores());
   LimitHeaps(cores);
@@ -164,7 +169,7 @@ int Run(const std::vector<std::string>& arguments, ServerOptions options) {
     Log(LogLevel::kWarn, "suspect variable", {{"complaint", complaint}});
   }
   RaiseDescriptorLimit(options.max_connections);
-  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
+  absl::StatusOr<std::unique_ptr<Server>> server = Start(options);
   if (!server.ok()) return Complain(server.status(), kExitFailed);
   (*server)->ReceiveOnFewThreads(cores);
   Log(LogLevel::kInfo, "serving",

@@ -4,9 +4,14 @@
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -55,6 +60,47 @@ void NameMissingThreads() {
         stderr);
     std::_Exit(EXIT_FAILURE);
   });
+}
+
+namespace {
+
+sigset_t StopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+FileDescriptor ReadableAtStopSignals() {
+  const sigset_t signals = StopSignals();
+  return FileDescriptor(signalfd(-1, &signals, SFD_CLOEXEC));
+}
+
+}  // namespace
+
+StartWatch::StartWatch() : signals_(ReadableAtStopSignals()), started_(eventfd(0, EFD_CLOEXEC)) {
+  if (!signals_.valid() || !started_.valid()) return;
+  thread_ = std::thread([this] {
+    pollfd polled[] = {{signals_.get(), POLLIN, 0}, {started_.get(), POLLIN, 0}};
+    poll(polled, 2, -1);
+    signalfd_siginfo signal = {};
+    if (polled[1].revents != 0 ||
+        read(signals_.get(), &signal, sizeof(signal)) != static_cast<ssize_t>(sizeof(signal))) {
+      return;
+    }
+    const sigset_t signals = StopSignals();
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    raise(static_cast<int>(signal.ssi_signo));
+    _exit(128 + static_cast<int>(signal.ssi_signo));  // the first process of a container gets here
+  });
+}
+
+StartWatch::~StartWatch() {
+  const uint64_t one = 1;
+  const ssize_t written = write(started_.get(), &one, sizeof(one));
+  static_cast<void>(written);  // an eventfd at 0 accepts it
+  if (thread_.joinable()) thread_.join();
 }
 
 void ChooseLockOrderChecks() {

@@ -3,6 +3,10 @@
 #ifndef PHASOR_SERVER_BASE_PROCESS_H_
 #define PHASOR_SERVER_BASE_PROCESS_H_
 
+#include <thread>
+
+#include "server/base/file_descriptor.h"
+
 namespace phasor {
 
 // Opens /dev/null as each standard stream that the parent has closed. Otherwise the first file or
@@ -22,6 +26,19 @@ void ChooseLockOrderChecks();
 // If a thread cannot be started, the process ends with exit status 1 and says which limits to
 // raise. Threads are started at the start only.
 void NameMissingThreads();
+
+// As long as it lives, SIGTERM and SIGINT end the process at once, although all threads block them.
+// The start may take long: it opens devices and reads tables. Signals that come later stay pending.
+class StartWatch {
+ public:
+  StartWatch();
+  ~StartWatch();
+
+ private:
+  const FileDescriptor signals_;
+  const FileDescriptor started_;
+  std::thread thread_;
+};
 
 }  // namespace phasor
 

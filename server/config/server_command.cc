@@ -229,7 +229,7 @@ std::string ServerHelp() {
       "the configuration file (docs/configuration.md).\nExit status: 0: stopped, every "
       "call was answered. 1: could not start, or could not drain in time. 2: bad "
       "options. 75: the device was lost; start it again. 128 + N: "
-      "signal N came while the server drained.\n");
+      "signal N came while the server started or drained.\n");
   return help;
 }
 

@@ -42,6 +42,38 @@ TEST(ProcessTest, NoFileGetsTheNumberOfAClosedStandardStream) {
   }
 }
 
+void BlockStopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGTERM, SIGINT}) sigaddset(&signals, number);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+TEST(StartWatchDeathTest, BlockedSignalsEndTheProcessAsLongAsItStarts) {
+  for (const int number : {SIGTERM, SIGINT}) {
+    const auto start = [number] {
+      BlockStopSignals();
+      const StartWatch watch;
+      kill(getpid(), number);
+      alarm(60);  // if nothing else ends it
+      while (true) pause();
+    };
+    EXPECT_EXIT(start(), ::testing::KilledBySignal(number), "");
+  }
+}
+
+TEST(StartWatchDeathTest, LaterSignalsStayPending) {
+  const auto start = [] {
+    BlockStopSignals();
+    { const StartWatch watch; }
+    kill(getpid(), SIGTERM);
+    sigset_t pending;
+    sigpending(&pending);
+    std::_Exit(sigismember(&pending, SIGTERM) == 1 ? 0 : 1);
+  };
+  EXPECT_EXIT(start(), ::testing::ExitedWithCode(0), "");
+}
+
 // Of the allocator's own account of itself.
 int Heaps() {
   char* text = nullptr;
