@@ -140,6 +140,22 @@ std::string LaterJsonErrorInOurWords(const std::string& error) {
       name.empty() ? absl::StrCat(wrong, " at ", place) : UnknownField(name, MessageAt(path)));
 }
 
+// Rewrites '(encoders[1].spec.dim): invalid value "x" for type TYPE_INT64'; empty: it is another
+// error.
+std::string WrongTypeInOurWords(absl::string_view error) {
+  constexpr absl::string_view kValue = "): invalid value ", kType = " for type TYPE_";
+  const size_t value = error.find(kValue), type = error.rfind(kType);
+  if (!absl::StartsWith(error, "(") || value == error.npos || type == error.npos) return "";
+  const absl::string_view name = error.substr(type + kType.size());
+  const size_t begin = value + kValue.size();
+  return absl::StrCat(error.substr(1, value - 1), ": ", error.substr(begin, type - begin),
+                      " is not accepted; must be ",
+                      name == "STRING"                      ? "a string in quotes"
+                      : name == "BOOL"                      ? "true or false"
+                      : name == "DOUBLE" || name == "FLOAT" ? "a number"
+                                                            : "a whole number");
+}
+
 // Rewrites an error of JSON: '(encoders[1].spec) dime: Cannot find field.'
 std::string JsonErrorInOurWords(const std::string& error) {
   if (absl::StartsWith(error, "invalid JSON") && absl::StrContains(error, "): ")) {
@@ -156,7 +172,8 @@ std::string JsonErrorInOurWords(const std::string& error) {
     if (!known.empty()) return absl::StrCat(path, ": ", UnknownValue(parts[1], known));
   }
   if (!absl::ConsumeSuffix(&name, ": Cannot find field.")) {
-    return absl::StrReplaceAll(error, {{"TYPE_STRING", "string, such as \"64MiB\""}});
+    const std::string wrong_type = WrongTypeInOurWords(error);
+    return wrong_type.empty() ? error : wrong_type;
   }
   absl::string_view path;
   if (absl::ConsumePrefix(&name, "(")) {
