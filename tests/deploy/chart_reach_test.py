@@ -240,6 +240,7 @@ class RefusedTest(unittest.TestCase):
     TEMPLATES = (
         ({"node": NODE, "podSecurityContext": {"runAsUser": None}}, "node.prepare.enabled: nobody knows which user"),
         ({"gpu": {"enabled": True, "devices": "0,1"}}, "gpu.devices: names 2 devices, and the pod has gpu.count, 1"),
+        ({"gpu": {"enabled": True, "count": 2}}, "and tables.maxBytes, gpu.count.*, 3791Mi"),
         ({"node": NODE, "replicas": 1, "updateStrategy": {"maxSurge": 0, "maxUnavailable": 1},
           "tables": {"enabled": True, "accessMode": "ReadWriteOnce"}, "resources": {"limits": {"memory": "4Gi"}}},
          "tables.accessMode: ReadWriteOnce is for one pod"),

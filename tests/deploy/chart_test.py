@@ -216,7 +216,7 @@ class VariantsTest(unittest.TestCase):
 
     def test_taint_of_gpu_nodes_is_tolerated_however_the_gpu_is_shared(self):
         for resource in ("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"):
-            documents = chart.render_values({"gpu": {"enabled": True, "resource": resource}})
+            documents = chart.render_values(chart.values("gpu") | {"gpu": {"enabled": True, "resource": resource}})
             self.assertEqual([t["key"] for t in chart.pod_of(documents)["tolerations"]], ["nvidia.com/gpu"], resource)
             self.assertIn(resource, chart.server_of(documents)["resources"]["limits"])
 
@@ -422,7 +422,7 @@ class RefusedTest(unittest.TestCase):
         def needed(container):  # with the plan cache of the server's default, and 1024 connections of 24 KiB
             sizes = (chart.flag(container, name) for name in ("max-inflight-bytes", "pool-bytes", "max-tables-bytes"))
             budget, pool, tables = (mib(size or "0Mi") for size in sizes)
-            return 15 + 2.5 * budget + pool + 64 + 24 + tables
+            return 15 + 2.5 * budget + pool + 64 + 24 + tables + 512 * container["resources"]["limits"].get("nvidia.com/gpu", 0)
 
         runtime = yaml.safe_load((chart.ROOT / "deploy/kserve/serving-runtime.yaml").read_text(encoding="utf-8"))
         containers = [chart.server_of(chart.render(name)) for name in chart.VALUE_SETS]

@@ -177,8 +177,8 @@ ROOM = {"resources": {"limits": {"memory": "8Gi"}}}
 KEDA = {"metrics": {"serviceMonitor": {"enabled": True}},
         "autoscaling": {"enabled": True, "metric": "queueTime", "prometheusAddress": "http://prometheus:9090"}}
 GIVEN = {
-    "gpu.": {"gpu": {"enabled": True}},
-    "gpu.enabled": {},
+    "gpu.": ROOM | {"gpu": {"enabled": True}},
+    "gpu.enabled": ROOM,
     "tls.": {"tls": {"enabled": True, "secretName": "phasor-tls"}},
     "tls.enabled": {"tls": {"secretName": "phasor-tls"}},
     "tls.ca": {"tls": {"enabled": True, "secretName": "phasor-tls", "clientCertificates": True}},

@@ -120,9 +120,12 @@ What is derived from values: threads, grace period, which ports are open, flags.
 {{- if .Values.tables.enabled -}}
 {{- $needed = addf $needed (include "phasor.bytes" .Values.tables.maxBytes | float64) -}}
 {{- end -}}
+{{- if .Values.gpu.enabled -}}
+{{- $needed = addf $needed (mulf 536870912.0 .Values.gpu.count) -}}
+{{- end -}}
 {{- with dig "limits" "memory" "" .Values.resources -}}
 {{- if lt (include "phasor.bytes" . | float64) $needed -}}
-{{- fail (printf "resources.limits.memory: %v is less than docs/capacity.md asks for with server.maxInflightBytes, server.poolBytes, plan_cache_bytes (and tables.maxBytes), %.0fMi; use a higher limit or a lower budget" . (divf $needed 1048576.0 | ceil)) -}}
+{{- fail (printf "resources.limits.memory: %v is less than docs/capacity.md asks for with server.maxInflightBytes, server.poolBytes, plan_cache_bytes (and tables.maxBytes, gpu.count), %.0fMi; use a higher limit or a lower budget" . (divf $needed 1048576.0 | ceil)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
