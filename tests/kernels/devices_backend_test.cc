@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <cstring>
+#include <map>
 #include <thread>
 
 #include "kernels/base/text.h"
@@ -307,8 +308,11 @@ class OpenDevicesTest : public ::testing::Test {
     const std::vector<std::string> names = {"A", "B", "C"};
     const auto open = [this](int number) -> absl::StatusOr<std::unique_ptr<Backend>> {
       if (broken_.contains(number)) return absl::FailedPreconditionError(StrCat("no ", number));
-      auto driver =
-          std::make_unique<testing::FakeDriver>(std::make_shared<testing::FakeDevice>(), number);
+      auto device = std::make_shared<testing::FakeDevice>();
+      device->FailWith([error = faults_[number]](const std::string& call, int64_t) {
+        return call == "Run" ? error : absl::OkStatus();
+      });
+      auto driver = std::make_unique<testing::FakeDriver>(device, number);
       return std::make_unique<cuda::CudaBackend>(
           std::move(driver), cpu::MakeCpuBackend({cpu::Target::kScalar, 1}), FakeGpuOptions());
     };
@@ -324,6 +328,7 @@ class OpenDevicesTest : public ::testing::Test {
   }
 
   std::set<int> broken_;
+  std::map<int, absl::Status> faults_;  // of kernels
   std::vector<std::string> left_out_;
 };
 
@@ -343,6 +348,15 @@ TEST_F(OpenDevicesTest, BrokenOnesAreLeftOutUnlessTheyAreNamed) {
   broken_ = {0, 1, 2};
   EXPECT_THAT(Open({}), StatusIs(absl::StatusCode::kFailedPrecondition, "no 0"));
   EXPECT_EQ(left_out_.size(), 1u);
+}
+
+// The CPU computes in their place, so the self-test alone does not show it.
+TEST_F(OpenDevicesTest, OnesWhoseKernelsFailAreLeftOut) {
+  faults_ = {{0, absl::UnavailableError("lost")}, {2, absl::InternalError("refused")}};
+  EXPECT_THAT(NumbersOf(**Open({})), ElementsAre(1));
+  EXPECT_THAT(left_out_, ElementsAre(AllOf(HasSubstr("device 0: self-test: "), HasSubstr(": lost")),
+                                     HasSubstr("device 2: self-test: the device fails kernels")));
+  EXPECT_THAT(Open({0, 1}), StatusIs(absl::StatusCode::kInternal, HasSubstr("lost")));
 }
 
 // Moves of keys whose pools are on one device each, and one whose pools are on two.
