@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/steady_time.h"
 #include "proto/convert.h"
 #include "proto/convert_bias.h"
 #include "proto/grpc_status.h"
@@ -20,6 +21,7 @@
 #include "server/grpc/caller.h"
 #include "server/grpc/finish_call.h"
 #include "server/grpc/idle_timer.h"
+#include "server/grpc/open_calls.h"
 
 namespace phasor::rpc {
 namespace {
@@ -44,13 +46,17 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
                             public std::enable_shared_from_this<UploadReactor> {
  public:
   UploadReactor(tables::TableStore* store, TaskThread* files, grpc::CallbackServerContext* context,
-                v1::CreateTableResponse* response)
-      : store_(*store), files_(*files), context_(context), response_(response) {}
+                v1::CreateTableResponse* response, absl::Duration idle_timeout)
+      : store_(*store),
+        files_(*files),
+        context_(context),
+        response_(response),
+        idle_timeout_(idle_timeout) {}
 
-  void Begin(absl::Duration idle_timeout) {
+  void Begin() {
     self_ = shared_from_this();
-    timer_.emplace(idle_timeout, [weak = weak_from_this(), idle_timeout] {
-      if (const auto upload = weak.lock()) upload->EndIdle(idle_timeout);
+    timer_.emplace(idle_timeout_, [weak = weak_from_this()] {
+      if (const auto upload = weak.lock()) upload->EndIdle();
       return true;
     });
     absl::MutexLock lock(&mu_);
@@ -73,11 +79,11 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
     std::shared_ptr<UploadReactor>(std::move(self_)).reset();
   }
 
-  void EndIdle(absl::Duration idle_timeout) {
+  void EndIdle() {
     absl::MutexLock lock(&mu_);
     if (ended_) return;
     End(absl::DeadlineExceededError(
-        absl::StrCat("table: nothing received for ", absl::FormatDuration(idle_timeout),
+        absl::StrCat("table: nothing received for ", absl::FormatDuration(idle_timeout_),
                      "; send earlier, or ask for a larger --stream-idle-timeout")));
   }
 
@@ -94,8 +100,21 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
     for (const std::string& bytes : request_.raw()) {
       PHASOR_RETURN_IF_ERROR(
           upload_->Append({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}));
+      received_ += static_cast<int64_t>(bytes.size());
     }
-    return absl::OkStatus();
+    return CheckPace();
+  }
+
+  // An upload that never ends would keep its place among the few uploads.
+  absl::Status CheckPace() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const absl::Duration allowed = idle_timeout_ + received_ * kAnswerTimePerMiB / (1 << 20);
+    if (idle_timeout_ == absl::ZeroDuration() || SteadyNow() - began_ <= allowed) {
+      return absl::OkStatus();
+    }
+    return absl::DeadlineExceededError(absl::StrCat(
+        "table: ", received_, " bytes not received within ", absl::FormatDuration(idle_timeout_),
+        " (and ", absl::FormatDuration(kAnswerTimePerMiB),
+        " for each MiB); send faster, or ask for a larger --stream-idle-timeout"));
   }
 
   absl::Status Announce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -136,11 +155,14 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
   TaskThread& files_;
   grpc::CallbackServerContext* const context_;
   v1::CreateTableResponse* const response_;
+  const absl::Duration idle_timeout_;
+  const absl::Time began_ = SteadyNow();
   std::shared_ptr<UploadReactor> self_;
   std::optional<IdleTimer> timer_;
   v1::CreateTableRequest request_;
   absl::Mutex mu_;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t received_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of the table
   std::unique_ptr<tables::TableUpload> upload_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -148,8 +170,9 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
 
 grpc::ServerReadReactor<v1::CreateTableRequest>* TableServiceImpl::CreateTable(
     grpc::CallbackServerContext* context, v1::CreateTableResponse* response) {
-  const auto upload = std::make_shared<UploadReactor>(&store_, &files_, context, response);
-  upload->Begin(idle_timeout_);
+  const auto upload =
+      std::make_shared<UploadReactor>(&store_, &files_, context, response, idle_timeout_);
+  upload->Begin();
   return upload.get();
 }
 

@@ -16,8 +16,8 @@ namespace phasor::rpc {
 // at once.
 class TableServiceImpl final : public v1::TableService::CallbackService {
  public:
-  // `store` must outlive the service. An upload that sends nothing for `idle_timeout` ends; 0 means
-  // no limit.
+  // `store` must outlive the service. An upload ends if it sends nothing for `idle_timeout`, or
+  // takes longer than that and 1 s for each MiB it has sent; 0 means no limit.
   TableServiceImpl(tables::TableStore* store, absl::Duration idle_timeout)
       : store_(*store), idle_timeout_(idle_timeout) {}
 

@@ -156,8 +156,8 @@ const std::vector<Option>& Options() {
        "time that the calls of a connection have to finish after --max-connection-age",
        Time{&O::max_connection_age_grace, absl::Seconds(1), kDay}},
       {"stream-idle-timeout",
-       "a stream or upload that sends nothing and waits for no answer ends after this time; "
-       "0: never",
+       "a stream or upload that sends nothing and waits for no answer ends after this time; an "
+       "upload also if it takes longer than this, plus 1 s for each MiB; 0: never",
        Time{&O::stream_idle_timeout, absl::Milliseconds(100), kDay, true}},
       {"answer-timeout",
        "a call ends if its caller takes longer than this, plus 1 s for each MiB, to receive "

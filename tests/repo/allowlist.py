@@ -43,6 +43,7 @@ SLEEPS = {
     "tests/gpu/run.sh": "looks every 0.1 s whether a server has said its address",
     "tests/client/python/process_test.py": "a client that makes no call until its server closes the connection",
     "tests/repo/selftest.py": "plants sleeps",
+    "tests/server/api/table_service_test.cc": "plays a caller that sends slowly",
     "tests/support/eventually.h": "Eventually itself",
     "tests/support/fake_driver.h": "a device whose trips take a time",
     "tests/support/steady_load.h": "a load that keeps a rate",

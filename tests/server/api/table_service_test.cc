@@ -11,6 +11,7 @@
 #include <future>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "kernels/base/sha256.h"
 #include "server/grpc/callback_threads.h"
 #include "tests/server/api/test_server.h"
@@ -205,6 +206,30 @@ TEST(IdleUploadTest, EndsAndFreesItsPlace) {
   writer->Write(request);
   writer->WritesDone();
   EXPECT_TRUE(writer->Finish().ok());
+}
+
+// Each byte comes before the upload is idle, but the table would take 4 seconds.
+TEST(SlowUploadTest, EndsBeforeAllHasCome) {
+  const TempDir dir;
+  TestServer server(TestServer::SmallEngine(), {dir.path(), 4000, 4000}, absl::Milliseconds(200));
+  const auto stub = v1::TableService::NewStub(server.channel());
+  const std::string bytes(4000, 'x');
+  v1::CreateTableRequest request;
+  *request.mutable_table() = Announce("t", bytes);
+  request.mutable_table()->mutable_tensor()->set_shape(0, 500);
+  grpc::ClientContext context;
+  v1::CreateTableResponse response;
+  const auto writer = stub->CreateTable(&context, &response);
+  bool open = writer->Write(request);
+  request.clear_table();
+  request.add_raw("x");
+  for (size_t i = 0; open && i < bytes.size(); ++i) {
+    absl::SleepFor(absl::Milliseconds(1));
+    open = writer->Write(request);
+  }
+  writer->WritesDone();
+  const grpc::Status status = writer->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
 }
 
 // Another server has uploaded a table, and this one reads its file for as long as the test wants.
