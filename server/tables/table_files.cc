@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -47,8 +48,12 @@ absl::Status Failed(std::string_view what, const std::string& path) {
   return absl::InternalError(StrCat(message, "ask who runs it"));
 }
 
-absl::Status Unusable(std::string_view file, std::string_view what) {
+absl::Status Unreadable(std::string_view file, std::string_view what) {
   return absl::FailedPreconditionError(StrCat(file, ": ", what));
+}
+
+absl::Status Malformed(std::string_view file, std::string_view what) {
+  return absl::InvalidArgumentError(StrCat(file, ": ", what));
 }
 
 absl::Status BeforeStep(const StepHook& hook, const std::string& step) {
@@ -115,7 +120,7 @@ absl::StatusOr<std::vector<NamedTensor>> ReadHeader(const std::string& file,
   if (file.ends_with(kNpy)) {
     PHASOR_ASSIGN_OR_RETURN(NpyHeader header, ParseNpyHeader(start, file_bytes, false, file));
     if (header.data_begin + header.data_bytes != file_bytes) {
-      return Unusable(file, "bytes after the data; must end with it");
+      return Malformed(file, "bytes after the data; must end with it");
     }
     const std::string stem = file.substr(0, file.size() - kNpy.size());
     return std::vector<NamedTensor>{
@@ -135,17 +140,17 @@ absl::StatusOr<std::vector<NamedTensor>> ReadHeader(const std::string& file,
 // Name and shape of a table, without its data.
 absl::StatusOr<Table> DescribeTable(const std::string& file, const NamedTensor& tensor) {
   if (absl::Status status = CheckTableName(tensor.name, tensor.name); !status.ok()) {
-    return Unusable(file, std::string(status.message()));
+    return Malformed(file, std::string(status.message()));
   }
   if (!IsComputeDtype(tensor.tensor.dtype)) {
-    return Unusable(file, StrCat("'", tensor.name, "' is ", Name(tensor.tensor.dtype),
-                                 "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16"));
+    return Malformed(file, StrCat("'", tensor.name, "' is ", Name(tensor.tensor.dtype),
+                                  "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16"));
   }
   std::vector<int64_t> shape = tensor.tensor.shape;
   while (shape.size() > 2 && shape.front() == 1) shape.erase(shape.begin());
   if (shape.size() != 2 || tensor.data_bytes == 0) {
-    return Unusable(file, StrCat("'", tensor.name, "' has shape ", ShapeText(tensor.tensor.shape),
-                                 "; must be [positions, width] or [buckets, heads]"));
+    return Malformed(file, StrCat("'", tensor.name, "' has shape ", ShapeText(tensor.tensor.shape),
+                                  "; must be [positions, width] or [buckets, heads]"));
   }
   return Table{tensor.name, tensor.tensor.dtype, shape[0], shape[1], {}, {}};
 }
@@ -158,18 +163,11 @@ absl::StatusOr<std::shared_ptr<const Table>> ReadTable(int fd, const std::string
   auto block = std::make_shared<TableBlock>(std::move(allocated));
   PHASOR_RETURN_IF_ERROR(block->Take(tensor.data_bytes));
   if (!ReadAt(fd, tensor.data_begin, tensor.data_bytes, block->data())) {
-    return Unusable(file, "cannot be read to its end; must be a whole file");
+    return Unreadable(file, "cannot be read to its end; must be a whole file");
   }
   table.sha256 = DigestOf(block->data(), static_cast<size_t>(block->size()));
   table.data = {block, block->data()};
   return std::make_shared<const Table>(std::move(table));
-}
-
-// An invalid file is never the caller's fault but the operator's, so INVALID_ARGUMENT becomes
-// FAILED_PRECONDITION.
-absl::Status AsUnusable(const absl::Status& status) {
-  if (!absl::IsInvalidArgument(status)) return status;
-  return absl::FailedPreconditionError(status.message());
 }
 
 }  // namespace
@@ -202,19 +200,23 @@ absl::StatusOr<TableFile> ReadTableFile(const std::string& directory, const std:
       open((directory + "/" + file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat about;
   if (opened.fd() < 0 || fstat(opened.fd(), &about) != 0) {
-    return Unusable(file, StrCat("cannot be opened (", SystemError(errno),
-                                 "); must be readable by the server's user"));
+    return Unreadable(file, StrCat("cannot be opened (", SystemError(errno),
+                                   "); must be readable by the server's user"));
   }
-  if (!S_ISREG(about.st_mode)) return Unusable(file, "is no file; remove it or replace it");
+  if (!S_ISREG(about.st_mode)) return Unreadable(file, "is no file; remove it or replace it");
   const int64_t longest = std::max(kMaxSafetensorsHeaderBytes, kMaxNpyHeaderBytes) + 16;
   std::string start(static_cast<size_t>(std::min<int64_t>(about.st_size, longest)), '\0');
   if (!ReadAt(opened.fd(), 0, static_cast<int64_t>(start.size()), start.data())) {
-    return Unusable(file, "cannot be read; must be readable by the server's user");
+    return Unreadable(file, "cannot be read; must be readable by the server's user");
   }
-  auto tensors = ReadHeader(file, start, about.st_size);
-  if (!tensors.ok()) return AsUnusable(tensors.status());
+  PHASOR_ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors,
+                          ReadHeader(file, start, about.st_size));
   TableFile read{.stamp = StampOf(opened.fd())};
-  for (const NamedTensor& tensor : *tensors) {
+  std::set<std::string> names;
+  for (const NamedTensor& tensor : tensors) {
+    if (!names.insert(tensor.name).second) {
+      return Malformed(file, StrCat("defines table '", tensor.name, "' twice; must be once"));
+    }
     PHASOR_ASSIGN_OR_RETURN(auto table, ReadTable(opened.fd(), file, tensor, budget));
     read.tables.push_back(std::move(table));
   }

@@ -33,7 +33,7 @@ struct TableFile {
 // Reads the tables of a file. A single tensor is called FILE, several are called FILE.TENSOR; FILE
 // is without extension and ".uploaded", in lower case. Leading dimensions of 1 are dropped until
 // two dimensions are left.
-// FAILED_PRECONDITION "<file>: ...": the file is unreadable or malformed
+// FAILED_PRECONDITION "<file>: ...": the file is unreadable. INVALID_ARGUMENT: it is malformed
 // (kernels/tensor/safetensors.h, kernels/tensor/npy.h), or a tensor is not a table or has no valid
 // name. RESOURCE_EXHAUSTED: no memory.
 absl::StatusOr<TableFile> ReadTableFile(const std::string& directory, const std::string& file,

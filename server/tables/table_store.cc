@@ -142,7 +142,7 @@ void TableStore::Rescan() {
 // Loads files that are new or changed, and forgets those that are gone.
 absl::StatusOr<TableStore::Problems> TableStore::Scan() const {
   std::lock_guard scanning(scan_mutex_);
-  std::map<std::string, FileStamp> before;
+  std::map<std::string, SeenFile> before;
   {
     std::lock_guard lock(mutex_);
     before = files_;
@@ -154,31 +154,36 @@ absl::StatusOr<TableStore::Problems> TableStore::Scan() const {
     if (absl::Status status = LoadFile(file); !status.ok()) problems[file] = std::move(status);
   }
   std::lock_guard lock(mutex_);
-  for (const auto& [gone, stamp] : before) {
+  for (const auto& [gone, seen] : before) {
     // An upload may have written it again meanwhile.
-    if (LoadedStamp(gone) == stamp) Forget(gone);
+    if (Seen(gone).stamp == seen.stamp) Forget(gone);
   }
   return problems;
 }
 
-// Reads a file, unless it is the one that is loaded.
+// Reads a file, unless it has not changed since it was read.
 absl::Status TableStore::LoadFile(const std::string& file) const {
   const std::string path = StrCat(options_.directory, "/", file);
-  FileStamp loaded;
+  SeenFile seen;
   {
     std::lock_guard lock(mutex_);
-    loaded = LoadedStamp(file);
+    seen = Seen(file);
   }
   const FileStamp stamp = StampOf(path);
-  if (stamp == loaded || stamp == FileStamp()) return absl::OkStatus();
+  if (stamp == FileStamp()) return absl::OkStatus();
+  if (stamp == seen.stamp) return seen.status;
   if (options_.step_hook != nullptr) PHASOR_RETURN_IF_ERROR(options_.step_hook("read"));
   auto read = ReadTableFile(options_.directory, file, budget_);
   std::lock_guard lock(mutex_);
   // An upload or a deletion by this server came first. It is what the caller of Find expects.
-  if (LoadedStamp(file) != loaded) return absl::OkStatus();
+  if (Seen(file).stamp != seen.stamp) return absl::OkStatus();
   if (read.ok()) return TakeOver(file, *std::move(read));
   // Another server replaced or removed it while it was read: the next scan sees what is there then.
-  return StampOf(path) == stamp ? read.status() : absl::OkStatus();
+  if (StampOf(path) != stamp) return absl::OkStatus();
+  if (!absl::IsInvalidArgument(read.status())) return read.status();
+  // The operator's fault and not the caller's.
+  files_[file] = {stamp, absl::FailedPreconditionError(read.status().message())};
+  return files_[file].status;
 }
 
 absl::Status TableStore::TakeOver(const std::string& file, TableFile read) const {
@@ -192,11 +197,9 @@ absl::Status TableStore::TakeOver(const std::string& file, TableFile read) const
   Forget(file);
   for (auto& table : read.tables) {
     const std::string name = table->name;
-    if (tables_.try_emplace(name, Entry{std::move(table), file}).second) continue;
-    return absl::FailedPreconditionError(
-        StrCat(file, ": defines table '", name, "' twice; must be once"));
+    tables_[name] = Entry{std::move(table), file};
   }
-  files_[file] = read.stamp;
+  files_[file] = {read.stamp, absl::OkStatus()};
   return absl::OkStatus();
 }
 
@@ -205,9 +208,9 @@ void TableStore::Forget(const std::string& file) const {
   files_.erase(file);
 }
 
-FileStamp TableStore::LoadedStamp(const std::string& file) const {
+TableStore::SeenFile TableStore::Seen(const std::string& file) const {
   const auto found = files_.find(file);
-  return found == files_.end() ? FileStamp() : found->second;
+  return found == files_.end() ? SeenFile() : found->second;
 }
 
 std::shared_ptr<const Table> TableStore::FindLoaded(std::string_view name) const {
@@ -322,7 +325,7 @@ absl::StatusOr<std::shared_ptr<const Table>> TableStore::Commit(
   {
     std::lock_guard lock(mutex_);
     tables_[stored->name] = Entry{stored, file};
-    files_[file] = temporary.stamp;
+    files_[file] = {temporary.stamp, absl::OkStatus()};
   }
   PHASOR_RETURN_IF_ERROR(SyncDirectory(directory, options_.directory, options_.step_hook));
   return stored;

@@ -132,6 +132,11 @@ class TableStore final : public TableSource {
     std::shared_ptr<const Table> table;
     std::string file;
   };
+  // A file as it was when its tables were loaded, or when it was found to be malformed.
+  struct SeenFile {
+    FileStamp stamp;
+    absl::Status status;
+  };
   using Problems = std::map<std::string, absl::Status>;  // by file
 
   explicit TableStore(const TableStoreOptions& options);
@@ -140,7 +145,7 @@ class TableStore final : public TableSource {
   absl::Status TakeOver(const std::string& file, TableFile read) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(const std::string& file) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  FileStamp LoadedStamp(const std::string& file) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  SeenFile Seen(const std::string& file) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RescanUntilStopped();
   absl::Status CheckDirectory() const;
   absl::Status CheckReplaceable(const std::string& name) const;
@@ -151,9 +156,9 @@ class TableStore final : public TableSource {
   std::mutex write_mutex_;         // held while files change; locked before mutex_
   mutable std::mutex scan_mutex_;  // held while files are read; locked before mutex_
   mutable std::mutex mutex_;
-  // What is loaded, which Find may extend: the tables, and the files that they come from.
+  // What is known, which Find may extend: the tables, and the files.
   mutable std::map<std::string, Entry, std::less<>> tables_ ABSL_GUARDED_BY(mutex_);
-  mutable std::map<std::string, FileStamp> files_ ABSL_GUARDED_BY(mutex_);
+  mutable std::map<std::string, SeenFile> files_ ABSL_GUARDED_BY(mutex_);
 
   Problems logged_;  // used by Rescan, which one thread calls
   std::condition_variable stop_;

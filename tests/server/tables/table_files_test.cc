@@ -25,6 +25,7 @@ using ::phasor::testing::TempDir;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 constexpr auto kUnusable = absl::StatusCode::kFailedPrecondition;
+constexpr auto kMalformed = absl::StatusCode::kInvalidArgument;
 
 using Tables = std::vector<std::shared_ptr<const Table>>;
 
@@ -37,6 +38,10 @@ absl::StatusOr<Tables> Read(const TempDir& dir, const std::string& file, int64_t
 std::string Npy(std::vector<int64_t> shape, const std::string& data,
                 Dtype dtype = Dtype::kFloat32) {
   return FormatNpyHeader({dtype, std::move(shape), {}}) + data;
+}
+
+std::string Safetensors(const std::string& json, const std::string& data) {
+  return std::string(1, static_cast<char>(json.size())) + std::string(7, '\0') + json + data;
 }
 
 TEST(TableFilesTest, NpyFilesAreNamedAfterTheFileInLowerCase) {
@@ -58,8 +63,7 @@ TEST(TableFilesTest, SeveralTensorsAreNamedFileDotTensor) {
   const TempDir dir;
   const std::string json = R"({"wpe.Weight":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},)"
                            R"("rel":{"dtype":"F16","shape":[2,1],"data_offsets":[8,12]}})";
-  dir.Write("gpt.safetensors", std::string(1, static_cast<char>(json.size())) +
-                                   std::string(7, '\0') + json + "abcdefghijkl");
+  dir.Write("gpt.safetensors", Safetensors(json, "abcdefghijkl"));
   const auto tables = Read(dir, "gpt.safetensors");
   ASSERT_THAT(tables, IsOk());
   ASSERT_EQ(tables->size(), 2u);
@@ -84,12 +88,17 @@ TEST(TableFilesTest, FilesThatHoldNoTableAreRefusedByName) {
       {"empty.npy", "", "is no .npy file"},
       {"bad name.npy", Npy({2, 3}, std::string(24, 'x')), "is no name of a table"},
       {"text.safetensors", "hello world, hello", "header of"},
+      {"twice.safetensors",
+       Safetensors(R"({"A":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},)"
+                   R"("a":{"dtype":"F32","shape":[1,1],"data_offsets":[4,8]}})",
+                   "12345678"),
+       "defines table 'twice.a' twice"},
       {"u2.npy", Npy({2, 3}, std::string(12, 'x'), Dtype::kBFloat16), ".safetensors"},
   };
   for (const auto& c : cases) {
     dir.Write(c.file, c.bytes);
-    EXPECT_THAT(Read(dir, c.file), StatusIs(kUnusable, HasSubstr(c.message))) << c.file;
-    EXPECT_THAT(Read(dir, c.file), StatusIs(kUnusable, HasSubstr(c.file)));
+    EXPECT_THAT(Read(dir, c.file), StatusIs(kMalformed, HasSubstr(c.message))) << c.file;
+    EXPECT_THAT(Read(dir, c.file), StatusIs(kMalformed, HasSubstr(c.file)));
   }
   EXPECT_THAT(Read(dir, "missing.npy"), StatusIs(kUnusable, HasSubstr("cannot be opened")));
 }

@@ -11,6 +11,7 @@
 
 #include "kernels/base/sha256.h"
 #include "kernels/tensor/npy.h"
+#include "kernels/tensor/safetensors.h"
 #include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -312,6 +313,38 @@ TEST(SharedTableStoreTest, AFileThatCannotBeReadChangesNothing) {
   dir.Write("half.npy", FormatNpyHeader({Dtype::kFloat32, {4, 2}, {}}) + kNew);  // now whole
   store->Rescan();
   EXPECT_EQ(ContentOf(*store, "half"), kNew);
+}
+
+TEST(SharedTableStoreTest, AMalformedFileIsReadOnceUntilItIsReplaced) {
+  const TempDir dir;
+  int reads = 0;
+  const auto other = Open(dir);
+  const auto store = Open(dir, [&](const std::string& step) {
+    reads += step == "read" ? 1 : 0;
+    return absl::OkStatus();
+  });
+  dir.Write(UploadFileName("t"), "cut off");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(store->Find("t", "table"), StatusIs(kPrecondition, HasSubstr("t.uploaded")));
+  }
+  store->Rescan();
+  EXPECT_EQ(reads, 1);
+  EXPECT_THAT(Put(*other, "t", kNew), IsOk());
+  EXPECT_EQ(ContentOf(*store, "t"), kNew);
+}
+
+// As a conversion that writes in place leaves it.
+TEST(SharedTableStoreTest, TheTablesOfAFileOutliveItsMalformedReplacement) {
+  const TempDir dir;
+  const std::string tensor = R"(":{"dtype":"F32","shape":[1,1],"data_offsets":[)";
+  const std::string json = R"({"A)" + tensor + R"(0,4]},"a)" + tensor + "4,8]}}";
+  dir.Write("t.safetensors", FormatSafetensorsHeader("t", kShape) + kOld);
+  const auto store = Open(dir);
+  dir.Write("t.safetensors", std::string(1, static_cast<char>(json.size())) + std::string(7, '\0') +
+                                 json + kNew.substr(0, 8));
+  store->Rescan();
+  EXPECT_EQ(ContentOf(*store, "t"), kOld);
+  EXPECT_EQ(store->count(), 1);
 }
 
 TEST(SharedTableStoreTest, TheStoreLooksAgainByItself) {
