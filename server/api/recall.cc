@@ -47,7 +47,6 @@ bool BindShared(const SharedTensors& shared, const ViewContext& context, Request
   absl::StatusOr<memory::Bound> bound = binding.Finish();
   if (!bound.ok()) return false;
   view->bound = *std::move(bound);
-  view->copied_bytes += view->bound.copied_bytes();
   return true;
 }
 

@@ -282,7 +282,6 @@ class Viewer {
       payload.raw.SkipTo(next);
     }
     PHASOR_ASSIGN_OR_RETURN(view_.bound, payload.binding.Finish());
-    view_.copied_bytes += view_.bound.copied_bytes();
     view_.bound.shared_bytes += bytes_in_part_;
     return absl::OkStatus();
   }
