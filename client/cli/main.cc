@@ -2,12 +2,14 @@
 // `phasor`, the command line. Exit status: 0 for success; 1 for an error, printed to stderr as
 // "phasor: <code>: <message>"; 2 for a command line that cannot be parsed.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <string>
 
 #include "client/cli/commands.h"
 #include "client/cli/error_flags.h"
+#include "client/cli/npy.h"
 
 namespace {
 
@@ -15,6 +17,15 @@ int Fail(const absl::Status& status, const CLI::App& command) {
   std::cerr << "phasor: " << absl::StatusCodeToString(status.code()) << ": "
             << phasor::cli::WithFlag(command, std::string(status.message())) << "\n";
   return 1;
+}
+
+// Where a command shows its result: elsewhere, if standard output takes the bytes of an --output.
+std::ostream& ResultStream(const CLI::App& command) {
+  const CLI::Option* const output = command.get_option_no_throw("--output");
+  if (output == nullptr) return std::cout;
+  const auto& paths = output->results();
+  return std::any_of(paths.begin(), paths.end(), phasor::cli::IsStandardOutput) ? std::cerr
+                                                                                : std::cout;
 }
 
 }  // namespace
@@ -44,7 +55,7 @@ int main(int argc, char** argv) {
   }
   for (const auto& command : commands) {
     if (!command->app()->parsed()) continue;
-    absl::Status status = command->Run(std::cout);
+    absl::Status status = command->Run(ResultStream(*command->app()));
     if (!std::cout.flush()) status.Update(phasor::cli::CannotPrint());
     if (status.ok()) return 0;
     return Fail(status, *command->app());

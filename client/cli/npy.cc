@@ -2,6 +2,8 @@
 // Reads and writes .npy files.
 #include "client/cli/npy.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +18,47 @@
 #include "kernels/base/text.h"
 
 namespace phasor::cli {
+namespace {
+
+// A new file in the folder of `path`, with the owner and the permissions of the file there. It has
+// no name, so that a process that is killed leaves nothing; or `part`, where that cannot be. -1: it
+// cannot be made so.
+int OpenBeside(const std::string& path, const struct stat& old, const std::string& part) {
+  unlink(part.c_str());
+  std::string folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  int file = -1;
+  if (access("/proc/self/fd", X_OK) == 0) {  // for GiveName
+    file = open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  }
+  if (file < 0) file = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) return -1;
+  if (fchown(file, old.st_uid, old.st_gid) == 0 && fchmod(file, old.st_mode & 07777) == 0) {
+    return file;
+  }
+  close(file);
+  unlink(part.c_str());
+  return -1;
+}
+
+bool GiveName(int file, const std::string& part) {
+  return access(part.c_str(), F_OK) == 0 || linkat(AT_FDCWD, StrCat("/proc/self/fd/", file).c_str(),
+                                                   AT_FDCWD, part.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
+bool WriteAll(int file, std::initializer_list<std::string_view> parts) {
+  for (std::string_view rest : parts) {
+    while (!rest.empty()) {
+      const ssize_t n = write(file, rest.data(), rest.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return false;
+      rest.remove_prefix(static_cast<size_t>(n));
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16) {
   std::error_code error;
@@ -46,27 +89,32 @@ absl::Status WriteNpy(const std::string& path, const TensorView& tensor) {
 }
 
 absl::Status WriteFile(const std::string& path, std::initializer_list<std::string_view> parts) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::file_status old = fs::symlink_status(path, error);
-  std::string written = StrCat(path, ".", getpid(), ".part");
-  std::ofstream file;
-  if (fs::is_regular_file(old) && access(path.c_str(), W_OK) == 0) {
-    file.open(written, std::ios::binary | std::ios::trunc);
+  struct stat old = {};
+  const bool keeps = lstat(path.c_str(), &old) == 0 && S_ISREG(old.st_mode) && old.st_nlink == 1 &&
+                     access(path.c_str(), W_OK) == 0;
+  const std::string part = StrCat(path, ".", getpid(), ".part");
+  int file = keeps ? OpenBeside(path, old, part) : -1;
+  const bool beside = file >= 0;
+  if (!beside) {  // nothing to keep, or its folder takes no other file
+    file = IsStandardOutput(path)
+               ? dup(STDOUT_FILENO)
+               : open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   }
-  errno = 0;
-  if (!file.is_open()) {  // nothing to keep, or its folder takes no other file
-    written = path;
-    file.open(path, std::ios::binary | std::ios::trunc);
-  }
-  for (const std::string_view part : parts) file << part;
-  file.close();
-  absl::Status status = file ? absl::OkStatus() : CannotWrite(path);
-  if (written == path) return status;
-  fs::permissions(written, old.permissions(), error);
-  if (status.ok() && std::rename(written.c_str(), path.c_str()) != 0) status = CannotWrite(path);
-  if (!status.ok()) fs::remove(written, error);
+  if (file < 0) return CannotWrite(path);
+  absl::Status status = WriteAll(file, parts) && (!beside || GiveName(file, part))
+                            ? absl::OkStatus()
+                            : CannotWrite(path);
+  if (close(file) != 0 && status.ok()) status = CannotWrite(path);
+  if (!beside) return status;
+  if (status.ok() && std::rename(part.c_str(), path.c_str()) != 0) status = CannotWrite(path);
+  if (!status.ok()) unlink(part.c_str());
   return status;
+}
+
+bool IsStandardOutput(const std::string& path) {
+  struct stat named = {}, out = {};
+  return stat(path.c_str(), &named) == 0 && fstat(STDOUT_FILENO, &out) == 0 &&
+         named.st_dev == out.st_dev && named.st_ino == out.st_ino && !S_ISCHR(out.st_mode);
 }
 
 absl::Status CannotWrite(const std::string& path) {

@@ -33,9 +33,12 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path, bool u2_as_bf16);
 // Writes a dense tensor; BFLOAT16 is written as u2. INVALID_ARGUMENT: the file cannot be written.
 absl::Status WriteNpy(const std::string& path, const TensorView& tensor);
 // Writes `parts` to a file. A regular file of that name stays as it is until all is written beside
-// it: it may be what was read. Links, devices, and files in a folder that takes no other are
-// written in place. INVALID_ARGUMENT: the file cannot be written.
+// it: it may be what was read. The new file has its owner and permissions. Links, files with
+// several names, devices, and files whose folder or owner allows no other are written in place.
+// INVALID_ARGUMENT: the file cannot be written.
 absl::Status WriteFile(const std::string& path, std::initializer_list<std::string_view> parts);
+// Whether `path` leads to where standard output goes, and that is no device.
+bool IsStandardOutput(const std::string& path);
 // The error for a file that cannot be written, with the reason that errno holds.
 absl::Status CannotWrite(const std::string& path);
 

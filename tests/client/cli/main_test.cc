@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/run_shell.h"
+#include "tests/support/temp_dir.h"
 
 namespace {
 
@@ -45,6 +46,18 @@ TEST(MainTest, OutputThatCannotBeWrittenIsAnError) {
     EXPECT_EQ(help.status, 1) << shown;
     EXPECT_THAT(help.text, HasSubstr("UNAVAILABLE: standard output: cannot be written")) << shown;
   }
+}
+
+TEST(MainTest, TheResultDoesNotOverwriteAnOutputThatIsStandardOutput) {
+  const phasor::testing::TempDir dir;
+  const std::string encode = "encode --preset transformer --dim 4 --range 0:8 --output ";
+  const Outcome run = Phasor(encode + dir.path() + "/a.npy");
+  ASSERT_EQ(run.status, 0);
+  EXPECT_EQ(Phasor(encode + "/dev/stdout >" + dir.path() + "/b.npy").text, run.text);
+  EXPECT_EQ(dir.Read("b.npy"), dir.Read("a.npy"));
+  EXPECT_EQ(Phasor(encode + "/dev/stdout 2>/dev/null | cat").text, dir.Read("a.npy"));
+  Phasor(encode + "/dev/stdout 2>/dev/null >>" + dir.path() + "/b.npy");
+  EXPECT_EQ(dir.Read("b.npy"), dir.Read("a.npy") + dir.Read("a.npy"));
 }
 
 // What follows would give rows of other positions, or compute elsewhere than meant.

@@ -2,7 +2,11 @@
 // Tests reading and writing .npy files.
 #include "client/cli/npy.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -102,6 +106,44 @@ TEST(NpyTest, AFileStaysAsItIsWhenItsReplacementCannotBeWritten) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("File too large")));
   EXPECT_EQ(Text(path), "old");
   EXPECT_THAT(Names(dir.path()), ElementsAre("kept.npy"));
+}
+
+// The limit kills the process in the middle of its writing.
+TEST(NpyTest, AProcessThatIsKilledLeavesNothing) {
+  const testing::TempDir dir;
+  const std::string path = dir.path() + "/kept.npy";
+  if (const int file = open(dir.path().c_str(), O_TMPFILE | O_WRONLY, 0600); file < 0) {
+    GTEST_SKIP() << "the file system has no files without a name";
+  } else {
+    close(file);
+  }
+  ASSERT_EQ(WriteFile(path, {"old"}), absl::OkStatus());
+  const pid_t child = fork();
+  if (child == 0) {
+    const FileSizeLimit limit(4);
+    std::signal(SIGXFSZ, SIG_DFL);
+    _exit(WriteFile(path, {"new", "er"}).ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status)) << status;
+  EXPECT_EQ(Text(path), "old");
+  EXPECT_THAT(Names(dir.path()), ElementsAre("kept.npy"));
+}
+
+TEST(NpyTest, AFileKeepsItsOwnerAndAllItsNames) {
+  const testing::TempDir dir;
+  const std::string path = dir.path() + "/x.npy", other = dir.path() + "/other.npy";
+  ASSERT_EQ(WriteFile(path, {"old"}), absl::OkStatus());
+  const bool root = chown(path.c_str(), 1234, 4321) == 0;
+  ASSERT_EQ(WriteFile(path, {"new"}), absl::OkStatus());
+  struct stat after = {};
+  ASSERT_EQ(stat(path.c_str(), &after), 0);
+  EXPECT_EQ(after.st_uid, root ? 1234u : getuid());
+  EXPECT_EQ(after.st_gid, root ? 4321u : getgid());
+  std::filesystem::create_hard_link(path, other);
+  ASSERT_EQ(WriteFile(path, {"newest"}), absl::OkStatus());
+  EXPECT_EQ(Text(other), "newest");
 }
 
 TEST(NpyTest, AFileIsReplacedWithItsPermissions) {
