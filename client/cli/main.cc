@@ -3,6 +3,7 @@
 // "phasor: <code>: <message>"; 2 for a command line that cannot be parsed.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -17,6 +18,20 @@ int Fail(const absl::Status& status, const CLI::App& command) {
   std::cerr << "phasor: " << absl::StatusCodeToString(status.code()) << ": "
             << phasor::cli::WithFlag(command, std::string(status.message())) << "\n";
   return 1;
+}
+
+std::string FitsInt64(const std::string& text) {
+  errno = 0;
+  static_cast<void>(std::strtoll(text.c_str(), nullptr, 0));
+  return errno == ERANGE ? "'" + text + "'; must be a number of 64 bits" : "";
+}
+
+// CLI11 2.1 takes the nearest number instead of one that is too large.
+void CheckIntegers(CLI::App& app) {
+  for (CLI::Option* const option : app.get_options()) {
+    if (option->get_type_name().starts_with("INT")) option->check(FitsInt64);
+  }
+  for (CLI::App* const command : app.get_subcommands(nullptr)) CheckIntegers(*command);
 }
 
 // Where a command shows its result: elsewhere, if standard output takes the bytes of an --output.
@@ -40,6 +55,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", PHASOR_VERSION);
   app.require_subcommand(1);
   const auto commands = phasor::cli::MakeCommands(app);
+  CheckIntegers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11 reports errors by throwing

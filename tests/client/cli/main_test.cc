@@ -105,6 +105,14 @@ TEST(MainTest, UsageErrorsExitWithTwo) {
   EXPECT_EQ(Phasor("encode --positions 1 --range 0:3").status, 2);
 }
 
+TEST(MainTest, ANumberThatDoesNotFitIsNotTakenForTheNearest) {
+  for (const char* const number : {"99999999999999999999", "-99999999999999999999"}) {
+    const Outcome run = Phasor(std::string("encode --preset transformer --dim ") + number);
+    EXPECT_EQ(run.status, 2) << number;
+    EXPECT_THAT(run.text, StartsWith(std::string("--dim: '") + number + "'; must be a number of"));
+  }
+}
+
 TEST(MainTest, AnEmptyFileIsNotTakenForNone) {
   for (const char* const flag : {"--config", "--spec"}) {
     const Outcome run = Phasor(std::string("resolve --preset llama-2 ") + flag + " /dev/null");
