@@ -204,7 +204,7 @@ class GrpcConnection final : public Connection,
                             done = std::move(done)](absl::StatusOr<ServerInfo> info) mutable {
       if (!info.ok()) return done(info.status());
       if (info->lease_socket.empty()) return done(SharedMemory::Ordinary(bytes));
-      auto leases = LeaseClient::Connect(info->lease_socket, info->lease_instance);
+      auto leases = LeaseClient::Connect(info->lease_socket, info->lease_instance, deadline);
       if (!leases.ok())
         return done(SharedMemory::Ordinary(bytes));  // on another host, as behind a tunnel
       done(Allocate(leases_->Keep(*std::move(leases)), bytes, deadline));

@@ -33,7 +33,6 @@
 namespace phasor::client_internal {
 namespace {
 
-constexpr int kSendSeconds = 5;  // the longest wait for a socket that takes no bytes
 constexpr absl::Duration kLeaseWait = absl::Seconds(5);
 constexpr absl::Duration kPollUnit = absl::Milliseconds(1);
 constexpr std::string_view kOk = "OK ";
@@ -55,6 +54,14 @@ auto Uninterrupted(Call call) {
   auto result = call();
   while (result < 0 && errno == EINTR) result = call();
   return result;
+}
+
+// Limits how long connect and sendmsg wait for a socket that takes nothing.
+void LimitSends(int fd, absl::Time deadline) {
+  const absl::Duration left =
+      std::clamp(deadline - SteadyNow(), absl::Microseconds(1), kLeaseWait);  // 0 is no limit
+  const timeval timeout = absl::ToTimeval(left);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
 }
 
 std::string SystemError() { return std::generic_category().message(errno); }
@@ -90,7 +97,8 @@ absl::Status ErrorOf(const std::string& answer) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<LeaseClient>> LeaseClient::Connect(const std::string& path,
-                                                                  std::string instance) {
+                                                                  std::string instance,
+                                                                  absl::Time deadline) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof(address.sun_path)) {
@@ -101,14 +109,14 @@ absl::StatusOr<std::shared_ptr<LeaseClient>> LeaseClient::Connect(const std::str
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::ResourceExhaustedError(StrCat("lease socket: ", SystemError()));
   std::shared_ptr<LeaseClient> client(new LeaseClient(fd, std::move(instance)));
-  const timeval timeout = {kSendSeconds, 0};
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  LimitSends(fd, deadline);
   if (Uninterrupted([&] {
         return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
       }) != 0) {
     return absl::UnavailableError(StrCat("lease socket: cannot reach ", path, " (", SystemError(),
                                          "); is the server on this host, with --lease-socket?"));
   }
+  LimitSends(fd, absl::InfiniteFuture());
   return client;
 }
 

@@ -35,9 +35,10 @@ struct LeasedPlace {
 // Threads: any.
 class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
  public:
-  // `instance` is the server's name for its current run. UNAVAILABLE: no server listens at `path`.
-  static absl::StatusOr<std::shared_ptr<LeaseClient>> Connect(const std::string& path,
-                                                              std::string instance);
+  // `instance` is the server's name for its current run. UNAVAILABLE: no server listens at `path`,
+  // or it has not taken the connection by `deadline` (of SteadyNow) or within 5 s.
+  static absl::StatusOr<std::shared_ptr<LeaseClient>> Connect(
+      const std::string& path, std::string instance, absl::Time deadline = absl::InfiniteFuture());
   ~LeaseClient();
   LeaseClient(const LeaseClient&) = delete;
   LeaseClient& operator=(const LeaseClient&) = delete;

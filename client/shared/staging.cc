@@ -90,7 +90,8 @@ void StagingPool::Ask(const AskServer& ask) {
   }
   ask([leases = leases_](absl::StatusOr<ServerInfo> info) {
     if (!info.ok() || info->lease_socket.empty()) return;
-    auto client = LeaseClient::Connect(info->lease_socket, info->lease_instance);
+    // A caller may wait for this, who has its answer: if the socket is busy, it is asked again.
+    auto client = LeaseClient::Connect(info->lease_socket, info->lease_instance, SteadyNow());
     if (client.ok()) leases->Keep(*std::move(client));
   });
 }

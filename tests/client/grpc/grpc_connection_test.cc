@@ -3,17 +3,22 @@
 // server.
 #include "client/grpc/grpc_connection.h"
 
+#include <poll.h>
+
 #include <atomic>
 #include <string>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "client/client.h"
+#include "client/shared/lease_client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "phasor/v1/position_embedding_service.pb.h"
 #include "phasor/v1/shared_memory_service.pb.h"
 #include "tests/client/grpc/fake_server.h"
+#include "tests/client/shared/answerer.h"
+#include "tests/support/temp_dir.h"
 
 namespace phasor::client_internal {
 namespace {
@@ -102,6 +107,47 @@ TEST(GrpcConnectionTest, RetriedInPlaceCallsSendTheOriginalBytes) {
   ASSERT_EQ(seen.size(), 2u);
   EXPECT_EQ(seen[0], seen[1]);
   EXPECT_EQ(x, before);  // the echo
+}
+
+// A server whose lease socket answers late: memory is ordinary if it must be there before.
+TEST(GrpcConnectionTest, ADeadlineEndsTheWaitForSharedMemory) {
+  const testing::TempDir dir;
+  const std::string path = dir.path() + "/s";
+  FakeServer server([&](const FakeServer::Request&) {
+    v1::GetServerInfoResponse info;
+    info.set_lease_socket(path);
+    info.set_lease_instance("me");
+    return FakeServer::Reply{.bytes = info.SerializeAsString()};
+  });
+  absl::Notification late;
+  const Answerer answerer(path, {"OK one me\n", "OK two me\n"}, &late, 1);
+  const Client client = ClientOf(server);
+  const auto memory = client.AllocateShared(64);
+  ASSERT_TRUE(memory.ok() && memory->shared()) << memory.status();
+  const Later answers([&] { late.Notify(); });
+  const auto soon = client.AllocateShared(64, {.timeout = absl::Nanoseconds(1)});
+  EXPECT_TRUE(soon.ok() && !soon->shared()) << soon.status();
+}
+
+// As many clients wait for the lease socket as may.
+TEST(GrpcConnectionTest, ADeadlineEndsTheWaitForTheLeaseSocket) {
+  const testing::TempDir dir;
+  const std::string path = dir.path() + "/s";
+  const int listener = ListenAt(path, /*backlog=*/0);
+  const auto other = LeaseClient::Connect(path, "me");
+  FakeServer server([&](const FakeServer::Request&) {
+    v1::GetServerInfoResponse info;
+    info.set_lease_socket(path);
+    return FakeServer::Reply{.bytes = info.SerializeAsString()};
+  });
+  {
+    const Later accepts([&] { close(accept(listener, nullptr, nullptr)); });
+    const auto memory = ClientOf(server).AllocateShared(64, {.timeout = absl::Seconds(1)});
+    EXPECT_TRUE(memory.ok() && !memory->shared()) << memory.status();
+  }
+  pollfd next = {listener, POLLIN, 0};
+  EXPECT_EQ(poll(&next, 1, 0), 0) << "it has waited for its turn";
+  close(listener);
 }
 
 // A server that refuses rotations, and says when to come back if it has not begun them.

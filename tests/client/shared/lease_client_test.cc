@@ -6,18 +6,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "kernels/base/steady_time.h"
+#include "tests/client/shared/answerer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -29,49 +27,6 @@ using ::phasor::testing::StatusIs;
 using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// Accepts one connection, answers its requests one by one, then closes. Answer `held` is sent only
-// after `release`.
-class Answerer {
- public:
-  Answerer(const std::string& path, std::vector<std::string> answers,
-           absl::Notification* release = nullptr, size_t held = 0) {
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-    listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    EXPECT_EQ(bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-    EXPECT_EQ(listen(listener_, 1), 0);
-    thread_ = std::thread([this, answers = std::move(answers), release, held] {
-      const int fd = accept(listener_, nullptr, nullptr);
-      const timeval limit = {20, 0};  // so that a request that does not come is a failure
-      setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-      for (size_t i = 0; i < answers.size(); ++i) {
-        char request[256];
-        const ssize_t n = recv(fd, request, sizeof(request), 0);
-        if (n <= 0) break;
-        requests_.emplace_back(request, static_cast<size_t>(n));
-        if (release != nullptr && i == held) release->WaitForNotification();
-        send(fd, answers[i].data(), answers[i].size(), MSG_NOSIGNAL);
-      }
-      close(fd);
-    });
-  }
-  ~Answerer() {
-    if (thread_.joinable()) thread_.join();
-    close(listener_);
-  }
-  // The requests, when all are answered.
-  std::vector<std::string> Requests() {
-    thread_.join();
-    return requests_;
-  }
-
- private:
-  int listener_ = -1;
-  std::vector<std::string> requests_;  // used by `thread_`
-  std::thread thread_;
-};
 
 class LeaseClientTest : public ::testing::Test {
  protected:
@@ -198,6 +153,16 @@ TEST_F(LeaseClientTest, TheEndIsSeenBehindALateAnswer) {
     late.Notify();
   }
   EXPECT_FALSE(client->alive());
+}
+
+// The server accepts nobody while it has as many connections as may wait.
+TEST_F(LeaseClientTest, ADeadlineEndsTheWaitForASocketThatIsFull) {
+  const int listener = ListenAt(path_, /*backlog=*/0);
+  ASSERT_THAT(LeaseClient::Connect(path_, "me"), IsOk());
+  const Later accepts([&] { close(accept(listener, nullptr, nullptr)); });
+  EXPECT_THAT(LeaseClient::Connect(path_, "me", SteadyNow()),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(path_)));
+  close(listener);
 }
 
 TEST_F(LeaseClientTest, WhereNobodyListensIsAnError) {

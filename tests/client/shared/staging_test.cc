@@ -9,8 +9,10 @@
 #include <numeric>
 #include <optional>
 
+#include "kernels/base/steady_time.h"
 #include "server/memory/lease_socket.h"
 #include "server/net/listen_socket.h"
+#include "tests/client/shared/answerer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -73,6 +75,40 @@ TEST_F(StagingTest, BlocksAreUsedAgainOnlyWhenTheServerIsDoneWithThem) {
   EXPECT_EQ(block->data(), data);
   block.reset();
   EXPECT_EQ(store_.stats().pieces, 0) << "a call that failed may still be written to";
+}
+
+// A call that must be sent by its deadline does not wait longer for memory.
+TEST_F(StagingTest, ADeadlineEndsTheWaitForMemory) {
+  const auto stages = [&](const auto& call) {
+    const std::string path = dir_.path() + "/late.sock";
+    absl::Notification late;
+    const Answerer answerer(path, {"OK token me\n"}, &late);
+    const auto leases = std::make_shared<LeaseHolder>();
+    leases->Keep(*LeaseClient::Connect(path, "me"));
+    unlink(path.c_str());
+    const auto pool = std::make_shared<StagingPool>(leases, 4 * kMebi);
+    const Later answers([&] { late.Notify(); });
+    return Stage(call, *pool, Ask(), SteadyNow()) != nullptr;
+  };
+  std::vector<float> x(2048 * 64);
+  EXPECT_FALSE(stages(CallOf(x, 2048)));
+  EXPECT_FALSE(stages(EncodeCall{.spec = {.preset = "transformer", .dim = 64},
+                                 .positions = IntegerRange{.count = 2048},
+                                 .output = MutableView(x, {2048, 64})}));
+}
+
+// Whoever asks for it may have the answer of its call already.
+TEST_F(StagingTest, NobodyWaitsForASocketThatIsFull) {
+  const std::string path = dir_.path() + "/full.sock";
+  const int listener = ListenAt(path, /*backlog=*/0);
+  const auto other = LeaseClient::Connect(path, "me");
+  info_ = ServerInfo{.lease_socket = path, .lease_instance = "me"};
+  {
+    const Later accepts([&] { close(accept(listener, nullptr, nullptr)); });
+    EXPECT_EQ(Take(1), nullptr);
+    EXPECT_EQ(leases_->Get(), nullptr);
+  }
+  close(listener);
 }
 
 TEST_F(StagingTest, MemoryIsBoundedAndMadeRoomFor) {
