@@ -194,7 +194,7 @@ class GrpcConnection final : public Connection,
                &ReadResolveModelResponse, std::move(done));
   }
   void AllocateShared(int64_t bytes, CallContext context, Done<SharedMemory> done) override {
-    if (!one_host_ || bytes == 0) return done(SharedMemory::Ordinary(bytes));
+    if (!one_host_ || bytes <= 0) return done(SharedMemory::Ordinary(bytes));
     if (const auto leases = leases_->Get(); leases != nullptr && leases->alive()) {
       return done(Allocate(leases, bytes, context.deadline));
     }

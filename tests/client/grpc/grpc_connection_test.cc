@@ -124,6 +124,7 @@ TEST(GrpcConnectionTest, ADeadlineEndsTheWaitForSharedMemory) {
   const Client client = ClientOf(server);
   const auto memory = client.AllocateShared(64);
   ASSERT_TRUE(memory.ok() && memory->shared()) << memory.status();
+  EXPECT_EQ(client.AllocateShared(-1).status(), SharedMemory::Ordinary(-1).status());
   const Later answers([&] { late.Notify(); });
   const auto soon = client.AllocateShared(64, {.timeout = absl::Nanoseconds(1)});
   EXPECT_TRUE(soon.ok() && !soon->shared()) << soon.status();
