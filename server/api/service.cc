@@ -96,10 +96,11 @@ grpc::ServerUnaryReactor* Answer(engine::Engine& engine, grpc::CallbackServerCon
   return reactor;
 }
 
-// A request that has a spec. The permit is held until it is answered.
+// A request that has a spec. The permits are held until it is answered.
 template <typename Request>
 struct SpecCall {
   Permit while_read;
+  Permit quota;
   Request message;
   Spec spec;
 };
@@ -112,6 +113,7 @@ absl::StatusOr<SpecCall<Request>> ReadSpec(engine::Engine& engine, const Service
   PHASOR_ASSIGN_OR_RETURN(
       call.while_read, engine.MayParse(static_cast<int64_t>(request.Length()), DeadlineOf(context),
                                        [&context] { return context.IsCancelled(); }));
+  PHASOR_ASSIGN_OR_RETURN(call.quota, CallerQuota(context).Take(call.while_read.bytes()));
   PHASOR_ASSIGN_OR_RETURN(call.message, ReadMessage<Request>(request, options.max_header_bytes));
   if (!call.message.has_spec()) return absl::InvalidArgumentError("spec: not set; must be given");
   PHASOR_ASSIGN_OR_RETURN(call.spec, SpecFromWire(call.message.spec(), "spec"));

@@ -285,6 +285,25 @@ TEST_F(AccessMatrixTest, LargeDescriptionsAreBytesInFlight) {
   }
 }
 
+TEST_F(AccessMatrixTest, LargeRequestsForDescriptionsAreBytesInFlight) {
+  StartWithAQuota();
+  const auto stub = v1::PositionEmbeddingService::NewStub(testing::NewChannel(Target()));
+  const auto resolve = [&](const std::string& name) {
+    testing::TestContext context;
+    context.AddMetadata("authorization", "Bearer " + TokenOf(name));
+    v1::ResolveSpecRequest request;
+    request.mutable_spec()->set_config_json(
+        R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 1})" +
+        std::string(160'000, ' '));
+    v1::ResolveSpecResponse response;
+    return stub->ResolveSpec(&context, request, &response);
+  };
+  const grpc::Status status = resolve("small");
+  EXPECT_EQ(status.error_code(), Code::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("quota of token:small: "));
+  EXPECT_TRUE(resolve("large").ok());
+}
+
 TEST_F(AccessMatrixTest, AnAnswerOfAStreamIsInFlightUntilItIsTaken) {
   UseTokens({"slow"});
   UsePolicy(R"({"identity": "token:slow", "methods": ["*"], "max_inflight_bytes": 12000000})");
