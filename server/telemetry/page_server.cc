@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small HTTP server: one thread polls the listening sockets, a wake-up, and a few connections.
-// Each connection either sends its request or receives its answer, and has a deadline for it.
+// Each connection sends its request, receives its answer, or is about to close, and has a deadline
+// for it.
 #include "server/telemetry/page_server.h"
 
 #include <poll.h>
@@ -85,6 +86,8 @@ class PollingPageServer final : public PageServer {
     std::string request;  // received so far
     std::string answer;   // empty: the request is incomplete
     size_t sent = 0;      // bytes of the answer
+
+    bool answered() const { return !answer.empty() && sent == answer.size(); }
   };
 
   void Serve() {
@@ -95,7 +98,8 @@ class PollingPageServer final : public PageServer {
       }
       const size_t first = polled.size();
       for (const Connection& connection : connections_) {
-        const short events = connection.answer.empty() ? POLLIN : POLLOUT;
+        const bool reads = connection.answer.empty() || connection.answered();
+        const short events = reads ? POLLIN : POLLOUT;
         polled.push_back({connection.fd.get(), events, 0});
       }
       poll(polled.data(), polled.size(), Timeout());
@@ -153,6 +157,7 @@ class PollingPageServer final : public PageServer {
 
   // Reads or writes as much as possible. Closes the descriptor of a connection that is done.
   void Continue(Connection* connection) {
+    if (connection->answered()) return Discard(connection);
     if (connection->answer.empty()) Read(connection);
     if (!connection->answer.empty()) Write(connection);
   }
@@ -189,7 +194,16 @@ class PollingPageServer final : public PageServer {
       connection->sent += static_cast<size_t>(sent);
       rest.remove_prefix(static_cast<size_t>(sent));
     }
-    connection->fd.Close();
+    shutdown(connection->fd.get(), SHUT_WR);
+  }
+
+  // Reads on until the peer closes. To close before would reset the connection of a peer that still
+  // sends, and might take the answer from it.
+  void Discard(Connection* connection) {
+    char part[2048];
+    const ssize_t got = recv(connection->fd.get(), part, sizeof(part), 0);
+    const bool later = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+    if (got <= 0 && !later) connection->fd.Close();
   }
 
   // `request` must hold at least one line.

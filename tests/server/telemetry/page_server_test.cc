@@ -28,13 +28,16 @@ void Send(const FileDescriptor& fd, const std::string& text) {
             static_cast<ssize_t>(text.size()));
 }
 
-// All that comes until the other side closes; what came, if that takes more than 20 s.
-std::string ReadAll(const FileDescriptor& fd) {
+// All that comes until the other side closes; what came, if that takes more than 20 s. `end`: what
+// the last read returned, 0 if the connection was not reset.
+std::string ReadAll(const FileDescriptor& fd, ssize_t* end = nullptr) {
   const timeval patience = {20, 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   std::string all;
   char part[4096];
-  for (ssize_t got; (got = recv(fd.get(), part, sizeof(part), 0)) > 0;) all.append(part, got);
+  ssize_t got = 0;
+  while ((got = recv(fd.get(), part, sizeof(part), 0)) > 0) all.append(part, got);
+  if (end != nullptr) *end = got;
   return all;
 }
 
@@ -113,6 +116,20 @@ TEST_F(PageServerTest, RefusesWhatIsNotAGetOfThePage) {
     const std::string answer = Ask(request);
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 " + status + " ")) << request;
     EXPECT_THAT(answer, Not(HasSubstr("x 1\n"))) << request;
+  }
+}
+
+// A reset could take the answer from a reader, and shows as an error.
+TEST_F(PageServerTest, WhoStillSendsIsAnsweredAndNotReset) {
+  Start();
+  const std::string more(100'000, 'x');
+  for (const std::string& request : {"POST /metrics HTTP/1.1\r\n\r\n" + more,
+                                     "GET /metrics HTTP/1.1\r\nX: " + more, kGet + more}) {
+    const FileDescriptor fd = Connect();
+    Send(fd, request);
+    ssize_t end = -1;
+    EXPECT_THAT(ReadAll(fd, &end), StartsWith("HTTP/1.1 "));
+    EXPECT_EQ(end, 0);
   }
 }
 
