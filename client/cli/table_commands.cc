@@ -8,6 +8,7 @@
 #include "client/cli/output.h"
 #include "client/cli/position_flags.h"
 #include "client/cli/spec_flags.h"
+#include "kernels/base/sha256.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/plan/bias_rule.h"
@@ -193,6 +194,11 @@ class TablesGetCommand final : public Command {
                           .output_dtype = table.tensor.dtype,
                           .table = table.name};
     PHASOR_ASSIGN_OR_RETURN(const EncodeResult result, client.Encode(call));
+    const auto* const bytes = reinterpret_cast<const char*>(result.bytes.data());
+    if (Sha256Hex({bytes, static_cast<size_t>(result.bytes.size())}) != table.sha256) {
+      return absl::AbortedError(
+          StrCat("name: table '", table.name, "' was replaced while it was read; read it again"));
+    }
     return WriteNpy(output_, {result.output, result.bytes.data(), result.bytes.size()});
   }
 

@@ -8,8 +8,13 @@
 #include "client/cli/npy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/base/sha256.h"
 #include "nlohmann/json.hpp"
+#include "phasor/v1/position_embedding_service.pb.h"
+#include "phasor/v1/table_service.pb.h"
 #include "server/server.h"
+#include "tests/client/grpc/fake_server.h"
+#include "tests/support/requests.h"
 #include "tests/support/run_command.h"
 #include "tests/support/temp_dir.h"
 
@@ -88,6 +93,29 @@ TEST(TableCommandsTest, ATableIsUploadedListedReadAndDeleted) {
   EXPECT_TRUE(RunCommand({"tables", "delete", "pos", "--server", address}).status.ok());
   EXPECT_EQ(RunCommand({"tables", "get", "pos", "--server", address}).status.code(),
             absl::StatusCode::kNotFound);
+}
+
+// The server describes one table, and has another when it is asked for the rows.
+TEST(TableCommandsTest, ATableThatIsReplacedWhileItIsReadIsNotWritten) {
+  const testing::TempDir dir;
+  const std::string described(16, 'o'), sent(16, 'n');
+  const client_internal::FakeServer server([&](const client_internal::FakeServer::Request& asked) {
+    if (asked.method.ends_with("GetTable")) {
+      v1::GetTableResponse response;
+      response.mutable_table()->set_name("t");
+      response.mutable_table()->set_sha256(Sha256Hex(described));
+      testing::SetShape(response.mutable_table()->mutable_tensor(), v1::DTYPE_FLOAT32, {2, 2});
+      return client_internal::FakeServer::Reply{.bytes = response.SerializeAsString()};
+    }
+    v1::EncodeResponse response;
+    testing::SetShape(response.mutable_result()->mutable_output(), v1::DTYPE_FLOAT32, {2, 2});
+    response.add_raw(sent);
+    return client_internal::FakeServer::Reply{.bytes = response.SerializeAsString()};
+  });
+  const Outcome get = RunCommand(
+      {"tables", "get", "t", "--output", dir.path() + "/t.npy", "--server", server.target()});
+  EXPECT_EQ(get.status.code(), absl::StatusCode::kAborted) << get.status;
+  EXPECT_TRUE(dir.Files().empty());
 }
 
 }  // namespace
