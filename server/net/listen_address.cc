@@ -34,7 +34,9 @@ absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text,
       return refuse("has no absolute path");
     }
     if (address.unix_path.size() > kMaxUnixPath) {
-      return refuse(absl::StrCat("has a path longer than ", kMaxUnixPath, " bytes"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(option, ": ", address.unix_path, " is longer than ", kMaxUnixPath,
+                       " bytes, the system's limit for Unix sockets; use a shorter path"));
     }
     return address;
   }

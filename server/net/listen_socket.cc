@@ -154,6 +154,12 @@ absl::StatusOr<std::vector<ListenSocket>> ListenTcp(const ListenAddress& address
   return sockets;
 }
 
+std::pair<dev_t, ino_t> FileAt(const std::string& path) {
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
+}
+
 // Whether the socket at that path is one that a program left behind when it ended. A program of
 // another user, or one whose sockets are of another type, refuses a connection in other ways.
 bool IsLeftBehind(const sockaddr_un& address) {
@@ -229,10 +235,16 @@ absl::StatusOr<ListenSocket> ListenUnix(const std::string& path, const SocketAcc
 
 }  // namespace
 
+ListenSocket::ListenSocket(FileDescriptor fd, std::string address, std::string unix_path)
+    : fd_(std::move(fd)),
+      address_(std::move(address)),
+      unix_path_(std::move(unix_path)),
+      file_(FileAt(unix_path_)) {}
+
 // Removes the file before it closes the socket: after that, another server may create its own file
 // there.
 void ListenSocket::Close() {
-  if (!unix_path_.empty()) unlink(unix_path_.c_str());
+  if (!unix_path_.empty() && FileAt(unix_path_) == file_) unlink(unix_path_.c_str());
   unix_path_.clear();
   fd_.Close();
 }

@@ -3,6 +3,8 @@
 #ifndef PHASOR_SERVER_NET_LISTEN_SOCKET_H_
 #define PHASOR_SERVER_NET_LISTEN_SOCKET_H_
 
+#include <sys/types.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,16 +21,16 @@ struct SocketAccess {
   std::string group;  // name or number of the group that owns it; empty: that of the process
 };
 
-// A non-blocking listening socket. Removes the file of a Unix socket when it is closed.
-// Threads: a plain value.
+// A non-blocking listening socket. Removes the file of a Unix socket when it is closed, unless
+// another file is there by then. Threads: a plain value.
 class ListenSocket {
  public:
-  ListenSocket(FileDescriptor fd, std::string address, std::string unix_path)
-      : fd_(std::move(fd)), address_(std::move(address)), unix_path_(std::move(unix_path)) {}
+  ListenSocket(FileDescriptor fd, std::string address, std::string unix_path);
   ListenSocket(ListenSocket&& other) noexcept
       : fd_(std::move(other.fd_)),
         address_(std::move(other.address_)),
-        unix_path_(std::exchange(other.unix_path_, "")) {}
+        unix_path_(std::exchange(other.unix_path_, "")),
+        file_(other.file_) {}
   ListenSocket& operator=(ListenSocket&&) = delete;
   ~ListenSocket() { Close(); }
 
@@ -42,7 +44,8 @@ class ListenSocket {
  private:
   FileDescriptor fd_;
   std::string address_;
-  std::string unix_path_;  // empty: there is no file to remove
+  std::string unix_path_;         // empty: there is no file to remove
+  std::pair<dev_t, ino_t> file_;  // at that path
 };
 
 // Listens on every address that `address` resolves to. With port 0, all get the same port. The file

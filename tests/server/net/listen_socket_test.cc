@@ -231,6 +231,16 @@ TEST_F(UnixSocketTest, FileOfALivingServerIsNotReplaced) {
   EXPECT_TRUE(ConnectTo("unix:" + path_).valid());
 }
 
+TEST_F(UnixSocketTest, FileOfTheNextServerStaysWhenTheFirstStops) {
+  auto first = Listen(address_);
+  ASSERT_TRUE(first.ok());
+  ASSERT_EQ(unlink(path_.c_str()), 0);  // somebody tidied up
+  const auto second = Listen(address_);
+  ASSERT_TRUE(second.ok()) << second.status();
+  first->clear();
+  EXPECT_TRUE(ConnectTo("unix:" + path_).valid());
+}
+
 TEST_F(UnixSocketTest, FileOfAProgramThatTakesNoStreamsIsNotReplaced) {
   const FileDescriptor datagrams(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un address = {};
