@@ -246,10 +246,7 @@ absl::Status ServerOptions::Validate() const {
       return absl::InvalidArgumentError(absl::StrCat(
           "lease-socket: '", lease_socket, "' is not accepted; must be an absolute path"));
     }
-    const absl::Status address = ParseListenAddress("unix:" + lease_socket).status();
-    if (!address.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("lease-socket: ", address.message()));
-    }
+    PHASOR_RETURN_IF_ERROR(ParseListenAddress("unix:" + lease_socket, "lease-socket").status());
   }
   return EncoderSet::Make(encoders).status();
 }

@@ -59,6 +59,11 @@ TEST_F(ServerCommandTest, ErrorsNameTheSourceOfTheValue) {
   const std::string relative = WriteConfig("\n\nlease_socket: \"relative\"");
   EXPECT_EQ(Parse({"--config", relative}).status().message(),
             relative + ":3: lease-socket: 'relative' is not accepted; must be an absolute path");
+  const std::string too_long = "/" + std::string(107, 'x');
+  EXPECT_EQ(
+      Parse({"--lease-socket", too_long}).status().message(),
+      "lease-socket: " + too_long +
+          " is longer than 107 bytes, the system's limit for Unix sockets; use a shorter path");
   environment_ = {{"PHASOR_THREADS", "many"}};
   EXPECT_EQ(Parse({}).status().message(),
             "PHASOR_THREADS: threads: 'many' is not accepted; accepted: 0 to 1024");
