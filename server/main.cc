@@ -215,8 +215,12 @@ int Main(const std::vector<std::string>& arguments) {
   for (const std::string& complaint : SuspectVariables(EnvironmentNames())) {
     std::fprintf(stderr, "phasor-server: %s\n", complaint.c_str());
   }
-  std::fputs(command->print.c_str(), stdout);
-  return EXIT_SUCCESS;
+  if (std::fputs(command->print.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) {
+    return EXIT_SUCCESS;
+  }
+  return Complain(
+      absl::UnavailableError("standard output: cannot be written; is it closed, or its disk full?"),
+      kExitFailed);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ bool LacksThreads() {
 
 void OpenStandardStreams() {
   int fd = 0;
-  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDONLY);
   if (fd >= 0) close(fd);
 }
 

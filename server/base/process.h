@@ -9,8 +9,8 @@
 
 namespace phasor {
 
-// Opens /dev/null as each standard stream that the parent has closed. Otherwise the first file or
-// socket would get its number, and log lines would go there.
+// Opens /dev/null, for reading, as each standard stream that the parent has closed. Otherwise the
+// first file or socket would get its number, and log lines would go there.
 void OpenStandardStreams();
 
 // Limits glibc to one heap per eight cores, at least one, instead of eight per core. A heap keeps

@@ -198,6 +198,17 @@ TEST(ServerProcessTest, HelpAndVersionExitZero) {
   EXPECT_EQ(version.Wait(), 0);
 }
 
+TEST(ServerProcessTest, WhatCannotBePrintedIsAnError) {
+  for (const char* const arguments :
+       {"--help >/dev/full", "--print-config >/dev/full", "--version >&-"}) {
+    Subprocess server({"/bin/sh", "-c", "exec \"$0\" " + std::string(arguments),
+                       testing::ServerCommandLine({}).front()});
+    EXPECT_EQ(server.ReadLine(),
+              "phasor-server: standard output: cannot be written; is it closed, or its disk full?");
+    EXPECT_EQ(server.Wait(), 1) << arguments;
+  }
+}
+
 TEST(ServerProcessTest, BadOptionsExitTwoWithOneLine) {
   Subprocess server(testing::ServerCommandLine({"--treads=4"}));
   EXPECT_EQ(server.ReadLine(), "phasor-server: treads: unknown option; did you mean threads?");

@@ -34,7 +34,7 @@ TEST(ProcessTest, NoFileGetsTheNumberOfAClosedStandardStream) {
     ASSERT_EQ(close(stream), 0);
     OpenStandardStreams();
     const int next = dup(kept);
-    EXPECT_EQ(fcntl(stream, F_GETFL) & O_ACCMODE, O_RDWR);
+    EXPECT_EQ(fcntl(stream, F_GETFL) & O_ACCMODE, O_RDONLY);
     ASSERT_EQ(dup2(kept, stream), stream);
     EXPECT_GT(next, STDERR_FILENO);
     close(kept);
