@@ -54,11 +54,11 @@ class DevTest(unittest.TestCase):
     def test_arguments_that_nobody_reads_are_refused_before_anything_is_done(self):
         for arguments in ("demo x", "lint x", "fmt x", "docs x", "help x", "test x", "test --quick x", "package x", "package --shared-wheel x",
                           "release x", "release --check x", "accept house x", "conformance x", "conformance --update x", "soak x", "soak 1 x",
-                          "soak 1 2 x"):  # fmt: skip
+                          "soak 1 2 x", "image a x", "gpu-test --package x"):  # fmt: skip
             with self.subTest(arguments=arguments):
                 done = self.dev(*arguments.split())
                 self.assertEqual((done.returncode, done.stdout), (1, ""))
-                self.assertRegex(done.stderr, r"^dev: \w+: unknown argument 'x'; ")
+                self.assertRegex(done.stderr, r"^dev: [\w-]+: unknown argument 'x'; ")
 
     def test_accept_names_its_topics(self):
         for arguments, wrong in ((("accept",), "no topic"), (("accept", "acceptance"), "unknown topic 'acceptance'")):
