@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wraps the bodies in the headers into kernels and launches them.
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/cuda/early_start.h"
@@ -136,8 +137,10 @@ __global__ void __launch_bounds__(kThreads, WantedBlocks<Body>())
   RunBlock<Body>(found.item, arena, found.block);
 }
 
-// Whether the current device knows programmatic dependent launch.
+// Whether kernels may start early: the current device can do it, and its code waits where it must
+// (early_start.h). A newer device may run code that was made for an older one.
 bool StartsEarly() {
+  if (std::max({__CUDA_ARCH_LIST__}) < 900) return false;
   int device = 0, major = 0;
   return cudaGetDevice(&device) == cudaSuccess &&
          cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
@@ -145,7 +148,7 @@ bool StartsEarly() {
 }
 
 template <typename Body>
-cudaError_t Launch(const Batch& batch, const cudaLaunchConfig_t& config) {
+cudaError_t LaunchBody(const Batch& batch, const cudaLaunchConfig_t& config) {
   Arguments<Body> arguments;
   arguments.arena = batch.arena;
   arguments.items = batch.items;
@@ -181,7 +184,7 @@ int LaunchKernel(const KernelId& id, const Batch& batch, void* stream) {
   config.attrs = &early;
   config.numAttrs = StartsEarly() ? 1 : 0;
   cudaError_t error = cudaErrorInvalidValue;
-  VisitBody(id, [&]<typename Body>(Body) { error = Launch<Body>(batch, config); });
+  VisitBody(id, [&]<typename Body>(Body) { error = LaunchBody<Body>(batch, config); });
   return error;
 }
 

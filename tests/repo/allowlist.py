@@ -11,7 +11,6 @@ UNTESTED_SOURCES = {
     "client/examples/cached_keys.cc": "checks itself; CTest runs it as example_cached_keys",
     "client/examples/move_keys.cc": "checks itself; CTest runs it as example_move_keys",
     "client/examples/quickstart/main.cc": "tests/client/quickstart_installed.sh builds it against the installed package and runs it",
-    "kernels/cuda/launch.cu": "wraps the bodies that tests/kernels/cuda/items_test.cc runs; cuda_driver_test.cc launches it",
     "server/admin_server.cc": "tests/e2e/metrics_test.cc calls one",
     "server/grpc/grpc_server.cc": "every test of a server goes through it; tests/e2e/tls_test.cc has both kinds of sockets",
     "server/grpc/observed_call.cc": "tests/server/grpc/call_interceptor_test.cc reads what it reports in both ways",

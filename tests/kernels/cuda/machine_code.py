@@ -65,6 +65,11 @@ ROOM = 1.05  # of a limit, over the count that is written down
 MOVE_KERNEL, MOVE_KERNELS = re.compile(r"(Move|Compare|RotateScaled)KeysBodyILNS_7KeyCodeE\d+E"), 26
 MOVE_BLOCKS = {"Move": {64: 2, 100: 3}, "Compare": {64: 1, 100: 2}, "RotateScaled": {64: 1, 100: 2, 164: 2, 228: 3}}
 MOVES_16 = {"Move": 2, "Compare": 1, "RotateScaled": 0}  # must load 16 bytes at once; must store them, too
+# From there on a kernel may start while the one before it ends. Arguments and arenas, which it may read before it waits, are
+# read by their generic addresses, tensors by global ones. In some kernels a way on which nothing waits exists, and is never
+# taken: those with steps, which wait in the second, and the stores of plain rotations, which wait before or after angles.
+WAITS_SINCE = 90
+WAITS_IN_STEPS, WAITS_TO_LOAD = re.compile("(Move|Compare)KeysBody"), re.compile("RotaryBody.*ELb1EEE$")
 SHARED_KIB = {75: 64, 80: 164, 86: 100, 89: 100, 90: 228, 100: 228, 120: 100}
 
 
@@ -159,6 +164,7 @@ def check(code, architecture, disassembler, counts):
     plain = 0
     for name, lines in kernels.items():
         problems += [f"{name}: {p}" for p in forbidden(lines)]
+        problems += [f"{name}: {p}" for p in unwaited(name, lines)] if int(architecture) >= WAITS_SINCE else []
         if (found := MOVE_KERNEL.search(name)):
             operations = [i[0] for i in lines if isinstance(i, tuple)]
             for what, moves_16 in (("load", LOAD), ("store", STORE))[: MOVES_16[found[1]]]:
@@ -319,6 +325,26 @@ def forbidden(lines):
     """Accesses to local memory, and the instructions that call a function or return from one."""
     found = {i[0] for i in lines if isinstance(i, tuple) and re.match(r"(CALL|RET|LDL|STL)\b", i[0]) and not is_jump(lines, i)}
     return [f"has {operation}" for operation in sorted(found)]
+
+
+def unwaited(name, lines):
+    """Accesses to tensors that may come before the kernel has waited for earlier ones, and whether it never waits."""
+    accesses = "$." if WAITS_IN_STEPS.search(name) else "LDG" if WAITS_TO_LOAD.search(name) else "LDG|STG|RED|ATOM"
+    labels = {line: i for i, line in enumerate(lines) if isinstance(line, str)}
+    seen, left, early = set(), [0], set()
+    while left:
+        i = left.pop()
+        if i in seen or i >= len(lines):
+            continue
+        seen.add(i)
+        operation = lines[i][0] if isinstance(lines[i], tuple) else ""
+        if operation == "ACQBULK":
+            continue
+        if re.match(accesses, operation):
+            early.add(operation)
+        left += ways_on(lines, labels, i)
+    found = [f"has {operation} before it waits for earlier kernels" for operation in sorted(early)]
+    return found + [f"has no {needed}" for needed in ("ACQBULK", "PREEXIT") if not any(needed == i[0] for i in lines if isinstance(i, tuple))]
 
 
 def is_jump(lines, instruction):
