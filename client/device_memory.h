@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPU memory of this process that is registered with a server, so that calls use it without a copy.
-// Not yet confirmed on real hardware.
 #ifndef PHASOR_CLIENT_DEVICE_MEMORY_H_
 #define PHASOR_CLIENT_DEVICE_MEMORY_H_
 
