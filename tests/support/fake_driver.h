@@ -117,7 +117,7 @@ class FakeDevice {
   std::shared_ptr<FakeExport> FindExport(const IpcHandle& handle) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& memory : exports_) {
-      if (memory->handle() == handle) return memory;
+      if (memory->HandleAt(FakeExport::OffsetOf(handle)) == handle) return memory;
     }
     return nullptr;
   }
@@ -174,7 +174,8 @@ class FakeDriver final : public cuda::Driver {
     const auto memory = device_->FindExport(handle);
     if (memory == nullptr) return absl::InvalidArgumentError("fake: no such handle");
     device_->CountMappings(1);
-    return cuda::IpcMapping{memory->device_view(), memory->bytes()};
+    const int64_t offset = FakeExport::OffsetOf(handle);
+    return cuda::IpcMapping{memory->device_view() + offset, memory->bytes() - offset};
   }
   void CloseIpc(const cuda::IpcMapping&) override { device_->CountMappings(-1); }
 

@@ -21,6 +21,7 @@ class FakeExport {
   FakeExport(int64_t bytes, int64_t number) : bytes_((bytes + 4095) / 4096 * 4096) {
     handle_.fill(std::byte{0x5A});
     std::memcpy(handle_.data(), &number, sizeof number);
+    handle_ = HandleAt(0);
     if (fd_ < 0 || ftruncate(fd_, bytes_) != 0) std::abort();
     data_ = Map(PROT_READ | PROT_WRITE);
     device_ = Map(PROT_NONE);
@@ -34,6 +35,18 @@ class FakeExport {
   FakeExport& operator=(const FakeExport&) = delete;
 
   const IpcHandle& handle() const { return handle_; }
+  // That of an allocation which is part of this one, as CUDA's small ones are parts of a block.
+  // From there on, all is mapped.
+  IpcHandle HandleAt(int64_t offset) const {
+    IpcHandle part = handle_;
+    std::memcpy(part.data() + sizeof(int64_t), &offset, sizeof offset);
+    return part;
+  }
+  static int64_t OffsetOf(const IpcHandle& handle) {
+    int64_t offset = 0;
+    std::memcpy(&offset, handle.data() + sizeof offset, sizeof offset);
+    return offset;
+  }
   std::string handle_bytes() const {
     return {reinterpret_cast<const char*>(handle_.data()), handle_.size()};
   }

@@ -307,6 +307,35 @@ TEST(DeviceKeysTest, AMoveOfManyTokensIsCutIntoChunks) {
             0);
 }
 
+TEST(DeviceKeysTest, AMoveWhoseLaterGroupIsTooLargeIsHalfDone) {
+  PlainMove move(3, 5);
+  const auto large = testing::MakeHandPlan({.pairs = 256});
+  move.groups.push_back(move.groups[0]);
+  move.forms.push_back(move.forms[0]);
+  move.forms[1].head_dim = move.forms[1].group_lanes = 512;
+  move.forms[1].bytes_from = 1024;
+  for (int64_t* const bytes :
+       {&move.forms[1].page_bytes, &move.forms[1].slot_bytes, &move.forms[1].head_bytes}) {
+    *bytes = 1024;
+  }
+  move.planes.push_back({.plan = large.get(),
+                         .from_plan = large.get(),
+                         .form = 1,
+                         .to_form = 1,
+                         .tokens = 1,
+                         .offset = 4096,
+                         .to_offset = 4096});
+  for (const bool first : {false, true}) {
+    KeysFixture f(4 << 10);
+    if (first) std::swap(move.planes[0].tokens, move.planes[1].tokens);
+    const Job there = move.In(f.allocation->data());
+    JobResult result;
+    f.backend.RunEach({&there, 1}, {&result, 1});
+    EXPECT_EQ(result.status.code(), absl::StatusCode::kResourceExhausted) << result.status;
+    EXPECT_EQ(result.intact, first);
+  }
+}
+
 // Tokens are moved in all layers and noted, or not touched.
 TEST(DeviceKeysTest, AMoveThatIsStoppedEndsBetweenItsPieces) {
   constexpr int64_t kTokens = 2003, kBytes = kTokens * 64, kPositionsAt = int64_t{1} << 20;

@@ -71,6 +71,20 @@ TEST(DeviceLifeTest, RevivesAfterTheWaitAndOnlyThroughEnter) {
   EXPECT_EQ(f.life.context(), 1);
   EXPECT_EQ(f.life.state().kind, Kind::kWorking);
   EXPECT_EQ(f.life.state().losses, 1);
+  EXPECT_EQ(f.life.state().wait_ms, 0);
+}
+
+TEST(DeviceLifeTest, OnlyOneCallerRevives) {
+  int revivals = 0;
+  DeviceLife* all = nullptr;
+  DeviceLife life({.retry = true, .first_wait = milliseconds(0)}, [&] {
+    if (++revivals == 1) EXPECT_FALSE(all->Enter()) << "another caller, meanwhile";
+    return absl::OkStatus();
+  });
+  all = &life;
+  life.Note(absl::UnavailableError("lost"));
+  EXPECT_TRUE(life.Enter());
+  EXPECT_EQ(revivals, 1);
 }
 
 TEST(DeviceLifeTest, WaitsDoubleUntilTheDeviceHasWorkedForLong) {

@@ -93,6 +93,26 @@ TEST(DeviceMemoryTest, OpensAHandleOnceAndClosesItAfterTheLastUser) {
   EXPECT_EQ(f.device->calls("OpenIpc"), 2);
 }
 
+// Their mappings overlap, because each reaches to the end of the block.
+TEST(DeviceMemoryTest, AllocationsOfOneBlockAreOpenAtOnce) {
+  MemoryFixture f;
+  const auto block = f.device->Export(8192);
+  const std::byte* const begin = block->device_view();
+  auto first = f.memory.Open(block->HandleAt(0));
+  const auto second = f.memory.Open(block->HandleAt(4096));
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ((*second)->data(), begin + 4096);
+  EXPECT_EQ((*second)->bytes(), 4096);
+  first = absl::CancelledError();
+  EXPECT_EQ(f.memory.PlaceOf(begin), Place::kHost);
+  EXPECT_EQ(f.memory.PlaceOf(begin + 4096), Place::kDevice);
+  block->data()[4097] = std::byte{9};
+  std::byte read[2] = {};
+  ASSERT_TRUE((*second)->Read(0, 2, read).ok());
+  EXPECT_EQ(read[1], std::byte{9});
+  EXPECT_EQ(f.device->open_mappings(), 1);
+}
+
 TEST(DeviceMemoryTest, CopiesBothWays) {
   MemoryFixture f;
   const auto exported = f.device->Export(4096);
@@ -122,10 +142,14 @@ TEST(DeviceMemoryTest, ARefusedCopyMayBeTriedAgainALostDeviceNot) {
   const auto exported = f.device->Export(4096);
   const auto allocation = *f.memory.Open(exported->handle());
   std::byte byte{};
-  for (const auto code : {absl::StatusCode::kInternal, absl::StatusCode::kUnavailable}) {
-    f.device->FailWith([&](const std::string& call, int64_t) {
-      return call == "CopyToHost" ? absl::Status(code, "fault") : absl::OkStatus();
-    });
+  // Synchronize tells of copies that were queued.
+  for (const auto& [failing, code] : {std::pair("CopyToHost", absl::StatusCode::kInternal),
+                                      {"Synchronize", absl::StatusCode::kInternal},
+                                      {"Synchronize", absl::StatusCode::kUnavailable}}) {
+    f.device->FailWith(
+        [&, name = std::string(failing), code = code](const std::string& call, int64_t) {
+          return call == name ? absl::Status(code, "fault") : absl::OkStatus();
+        });
     const absl::Status read = allocation->Read(0, 1, &byte);
     const bool lost = code == absl::StatusCode::kUnavailable;
     EXPECT_EQ(read.code(), lost ? absl::StatusCode::kAborted : absl::StatusCode::kUnavailable);
@@ -151,6 +175,8 @@ TEST(DeviceMemoryTest, MemoryOfALostContextIsGoneAndNeverAnotherAllocations) {
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("calls still hold"));
   EXPECT_EQ(f.life.context(), 1);
   EXPECT_EQ(f.memory.PlaceOf(before->data()), Place::kGone);
+  EXPECT_EQ(before->Read(0, 1, &byte).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(before->Write(0, 1, &byte).code(), absl::StatusCode::kAborted);
   before.reset();
   EXPECT_EQ(f.device->open_mappings(), 0) << "one ended with its context, one was refused";
   const auto after = *f.memory.Open(exported->handle());

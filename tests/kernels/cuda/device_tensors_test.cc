@@ -355,6 +355,18 @@ TEST(DeviceTensorsTest, WhenNobodyCanReadTheSourceTheJobMayBeTriedAgain) {
   EXPECT_TRUE(turning.IsDone());
 }
 
+TEST(DeviceTensorsTest, WhenNobodyCanWriteTheResultTheJobIsHalfDone) {
+  TensorsFixture f;
+  DeviceTurning turning(f, /*in_place=*/true);
+  f.device->FailWith([](const std::string& call, int64_t) {
+    return call == "Run" || call == "CopyToDevice" ? absl::InternalError("refused")
+                                                   : absl::OkStatus();
+  });
+  const JobResult result = f.Run(turning.job());
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(result.intact);
+}
+
 // The device refuses all kernels, so the CPU needs a copy of the 16384 bytes that rotate in place.
 TEST(DeviceTensorsTest, CopiesForTheCpuAreOfTheBudget) {
   TensorsFixture f;

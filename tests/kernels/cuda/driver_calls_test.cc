@@ -31,6 +31,8 @@ cudaError_t Answer(const std::string& call) {
 // What is mapped for a handle, and where the handle's own allocation begins there.
 alignas(256) std::byte g_block[4096];
 constexpr size_t kBegins = 1024;
+int g_memory_device = 0;
+const void* g_closed = nullptr;
 
 CUresult GetRange(CUdeviceptr* base, size_t* bytes, CUdeviceptr) {
   *base = reinterpret_cast<CUdeviceptr>(g_block);
@@ -85,10 +87,14 @@ cudaError_t cudaIpcOpenMemHandle(void** memory, cudaIpcMemHandle_t, unsigned) {
   *memory = g_block + kBegins;
   return Answer("open");
 }
-cudaError_t cudaIpcCloseMemHandle(void*) { return Answer("close"); }
+cudaError_t cudaIpcCloseMemHandle(void* memory) {
+  g_closed = memory;
+  return Answer("close");
+}
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void*) {
   std::memset(attributes, 0, sizeof *attributes);
   attributes->type = cudaMemoryTypeDevice;
+  attributes->device = g_memory_device;
   return cudaSuccess;
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned,
@@ -112,6 +118,8 @@ class DriverCallsTest : public ::testing::Test {
   DriverCallsTest() {
     Errors().clear();
     g_last = cudaSuccess;
+    g_memory_device = 0;
+    g_closed = nullptr;
   }
   const std::unique_ptr<Driver> driver_ = *OpenDevice();
 };
@@ -138,6 +146,25 @@ TEST_F(DriverCallsTest, AMappingBeginsWhereItsHandleWasOpened) {
   EXPECT_EQ(mapping.opened, g_block + kBegins);
   EXPECT_EQ(mapping.bytes, static_cast<int64_t>(sizeof g_block - kBegins))
       << "as much as is mapped from there on";
+}
+
+// Else its addresses would be taken for this device's.
+TEST_F(DriverCallsTest, MemoryOfAnotherDeviceIsRefusedAndClosed) {
+  g_memory_device = 1;
+  EXPECT_EQ(driver_->OpenIpc({}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(g_closed, g_block + kBegins);
+  EXPECT_EQ(g_last, cudaSuccess);
+}
+
+TEST_F(DriverCallsTest, AHandleThatCannotBeOpenedIsALossOnlyIfEveryCallFails) {
+  Errors() = {{"open", cudaErrorDeviceUninitialized}};
+  EXPECT_EQ(driver_->OpenIpc({}).status().code(), absl::StatusCode::kInvalidArgument);
+  Errors()["info"] = cudaErrorIllegalAddress;
+  EXPECT_EQ(driver_->OpenIpc({}).status().code(), absl::StatusCode::kUnavailable);
+  Errors() = {{"open", cudaErrorMemoryAllocation}};
+  EXPECT_EQ(driver_->OpenIpc({}).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(g_last, cudaSuccess);
+  EXPECT_EQ(g_closed, nullptr);
 }
 
 TEST_F(DriverCallsTest, AResetIsJudgedByTheFirstCallInTheNewContext) {

@@ -61,6 +61,9 @@ TEST(SlotsTest, GrowsAndPrefersTheSmallestThatFits) {
   f.slots.Give(small);
   EXPECT_EQ(*f.slots.Take(2 << 20, true), large);
   f.slots.Give(large);
+  EXPECT_EQ(*f.slots.Take(5 << 20, true), large) << "of those that do not fit, the largest grows";
+  EXPECT_EQ(f.device->bytes(), 4 * (small->capacity + large->capacity));
+  f.slots.Give(large);
 }
 
 TEST(SlotsTest, WithoutMemoryTheSlotIsEmptyAndUsableLater) {
