@@ -114,9 +114,11 @@ void Reload(const std::vector<std::string>& arguments, Server* server, ServerOpt
     Log(LogLevel::kError, "reload refused", {{"error", std::string(report.status().message())}});
     return;
   }
+  const bool more_connections = command->options.max_connections > options->max_connections;
   *options = command->options;
   SetLogLevel(LogLevelOf(options->log_level));
   Log(LogLevel::kInfo, "reloaded", {{"changed", report->changed}});
+  if (more_connections) RaiseDescriptorLimit(options->max_connections);
   if (report->needs_restart.empty()) return;
   Log(LogLevel::kWarn, "restart needed", {{"options", report->needs_restart}});
 }

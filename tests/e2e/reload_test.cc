@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -104,6 +105,21 @@ TEST_F(ReloadedProcessTest, BadFileIsRefusedAndTheOldConfigurationStays) {
   std::filesystem::remove(path());
   server.Signal(SIGHUP);
   EXPECT_THAT(server.ReadEvent()["error"].get<std::string>(), HasSubstr("cannot be read"));
+}
+
+TEST_F(ReloadedProcessTest, MoreConnectionsThanThereAreDescriptorsForAreLogged) {
+  WriteConfig("max_connections: 400\n");
+  testing::ServerProcess server({"--config", path()});
+  const rlimit limit = {1000, 1000};
+  ASSERT_EQ(prlimit(server.pid(), RLIMIT_NOFILE, &limit, nullptr), 0);
+  WriteConfig("max_connections: 600\n");
+  server.Signal(SIGHUP);
+  EXPECT_EQ(server.ReadEvent()["changed"], json::array({"max-connections: 400 -> 600"}));
+  server.Signal(SIGTERM);  // of which there is a line in any case
+  const json line = server.ReadEvent();
+  EXPECT_EQ(line["event"], "few file descriptors");
+  EXPECT_EQ(line["limit"], 1000);
+  EXPECT_EQ(line["wanted"], 2 * 600 + 64);
 }
 
 TEST_F(ReloadedProcessTest, SaysWhatNeedsARestartAndThatFlagsStillWin) {
