@@ -74,7 +74,9 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
     const std::string argument = arguments[i] == "-h" ? "--help" : arguments[i];
     if (!absl::StartsWith(argument, "--")) {
       return absl::InvalidArgumentError(
-          absl::StrCat(argument, ": not a flag; accepted: --name=value, --name value"));
+          absl::StrCat(argument,
+                       ": not a flag; accepted: --name=value, --name value; of switches: "
+                       "--name, --name=value"));
     }
     const size_t equals = argument.find('=');
     const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
