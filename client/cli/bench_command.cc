@@ -118,10 +118,12 @@ class BenchCommand final : public Command {
             "--rate", rate_,
             "Calls per second, equally spaced; default as many as possible. A call that must "
             "wait because --concurrency calls are under way is measured with its wait")
+        ->check(IsAbove0)
         ->check(CLI::Range(0.001, 1e7));
     app()
         ->add_option("--duration", duration_s_, "Seconds to measure")
         ->capture_default_str()
+        ->check(IsAbove0)
         ->check(CLI::Range(0.01, 86400.0));
     app()->add_flag("--shared", options_.shared,
                     "Put tensors in memory that the server maps, so that they are not sent");

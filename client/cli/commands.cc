@@ -360,14 +360,6 @@ std::vector<std::string> SubcommandsOf(const CLI::App& command) {
   return names;
 }
 
-// What is wrong with a number, as CLI11 wants it; CLI::PositiveNumber prints the largest double.
-std::string IsAbove0(const std::string& text) {
-  double number = 0;
-  return absl::SimpleAtod(text, &number) && number > 0
-             ? ""
-             : StrCat("'", text, "'; must be a number above 0");
-}
-
 void AddSecurityFlags(CLI::App& app, CommonFlags& common) {
   app.add_flag("--tls", common.tls, "Use TLS to --server; other TLS options turn it on too");
   app.add_option("--ca", common.files.ca_file,
@@ -401,6 +393,13 @@ absl::Status RefuseWithoutServer(const CLI::App& command) {
 }
 
 }  // namespace
+
+std::string IsAbove0(const std::string& text) {
+  double number = 0;
+  return absl::SimpleAtod(text, &number) && number > 0
+             ? ""
+             : StrCat("'", text, "'; must be a number above 0");
+}
 
 Command::Command(CLI::App& parent, const std::string& name, const std::string& help, Runs runs)
     : app_(parent.add_subcommand(name, help)), runs_(runs) {

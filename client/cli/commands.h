@@ -56,6 +56,10 @@ class Command {
   const Runs runs_;
 };
 
+// What is wrong with a number, as CLI11 wants it. CLI::PositiveNumber prints the largest double,
+// and CLI::Range lets NaN pass.
+std::string IsAbove0(const std::string& text);
+
 // The error of a command whose output cannot be written.
 absl::Status CannotPrint();
 

@@ -42,6 +42,7 @@ class TopCommand final : public Command {
     app()
         ->add_option("--interval", interval_s_, "Seconds between frames")
         ->capture_default_str()
+        ->check(IsAbove0)
         ->check(CLI::Range(0.1, 3600.0));
     CLI::Option* const count =
         app()

@@ -113,6 +113,15 @@ TEST(MainTest, ANumberThatDoesNotFitIsNotTakenForTheNearest) {
   }
 }
 
+TEST(MainTest, WhatIsNoNumberIsNoTime) {
+  for (const char* const command : {"bench --preset nix --duration", "bench --preset nix --rate",
+                                    "top --metrics 127.0.0.1:1 --interval"}) {
+    const Outcome run = Phasor(std::string(command) + " nan");
+    EXPECT_EQ(run.status, 2) << command;
+    EXPECT_THAT(run.text, HasSubstr("'nan'; must be a number above 0")) << command;
+  }
+}
+
 TEST(MainTest, AnEmptyFileIsNotTakenForNone) {
   for (const char* const flag : {"--config", "--spec"}) {
     const Outcome run = Phasor(std::string("resolve --preset llama-2 ") + flag + " /dev/null");
