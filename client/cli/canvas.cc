@@ -5,8 +5,9 @@
 #include <png.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <string_view>
 
 #include "client/cli/npy.h"
 #include "kernels/base/text.h"
@@ -95,14 +96,14 @@ absl::Status Canvas::WritePng(const std::string& path) const {
   image.width = static_cast<png_uint_32>(width_);
   image.height = static_cast<png_uint_32>(height_);
   image.format = PNG_FORMAT_RGB;
-  // png_image_write_to_file would delete what cannot be written, such as a device.
-  std::FILE* const file = std::fopen(path.c_str(), "wb");
-  bool written = file != nullptr &&
-                 png_image_write_to_stdio(&image, file, /*convert_to_8_bit=*/0, pixels_.data(),
-                                          /*row_stride=*/0, /*colormap=*/nullptr) != 0;
-  if (file != nullptr && std::fclose(file) != 0) written = false;
-  if (written) return absl::OkStatus();
-  return CannotWrite(path);
+  png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(image);
+  std::string png(bytes, '\0');
+  if (png_image_write_to_memory(&image, png.data(), &bytes, /*convert_to_8_bit=*/0, pixels_.data(),
+                                /*row_stride=*/0, /*colormap=*/nullptr) == 0) {
+    return absl::ResourceExhaustedError(
+        StrCat("--output: no PNG (", image.message, "); give the process more memory"));
+  }
+  return WriteFile(path, {std::string_view(png).substr(0, bytes)});
 }
 
 }  // namespace phasor::cli

@@ -40,7 +40,7 @@ class Canvas {
   static int TextWidth(std::string_view text) { return static_cast<int>(text.size()) * 6; }
   static constexpr int kTextHeight = 8;
 
-  // INVALID_ARGUMENT: the file cannot be written.
+  // Writes as WriteFile does. RESOURCE_EXHAUSTED: no memory.
   absl::Status WritePng(const std::string& path) const;
 
  private:

@@ -11,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/temp_dir.h"
 
 namespace phasor::cli {
@@ -60,6 +61,16 @@ TEST(CanvasTest, WhatCannotBeWrittenIsNotDeleted) {
   const absl::Status status = Canvas(300, 200).WritePng(path);
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("No space left on device"));
   EXPECT_TRUE(std::filesystem::is_symlink(path));
+}
+
+TEST(CanvasTest, APictureStaysAsItIsWhenAnotherCannotBeWritten) {
+  const testing::TempDir dir;
+  dir.Write("old.png", "old");
+  {
+    const testing::FileSizeLimit limit(4);
+    EXPECT_FALSE(Canvas(300, 200).WritePng(dir.path() + "/old.png").ok());
+  }
+  EXPECT_EQ(dir.Read("old.png"), "old");
 }
 
 TEST(CanvasTest, SaysWhereItCannotWrite) {

@@ -3,7 +3,6 @@
 #include "client/cli/npy.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -39,26 +39,6 @@ std::vector<std::string> Names(const std::string& folder) {
   }
   return names;
 }
-
-// While it lives, this process writes no file beyond `bytes`.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : signal_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit = {bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, signal_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  void (*const signal_)(int);
-  rlimit before_ = {};
-};
 
 std::string NpyPath(const std::string& name) { return ::testing::TempDir() + "/npy_test_" + name; }
 
@@ -100,7 +80,7 @@ TEST(NpyTest, AFileStaysAsItIsWhenItsReplacementCannotBeWritten) {
   ASSERT_EQ(WriteFile(path, {"old"}), absl::OkStatus());
   absl::Status status;
   {
-    const FileSizeLimit limit(4);
+    const testing::FileSizeLimit limit(4);
     status = WriteFile(path, {"new", "er"});
   }
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("File too large")));
@@ -120,7 +100,7 @@ TEST(NpyTest, AProcessThatIsKilledLeavesNothing) {
   ASSERT_EQ(WriteFile(path, {"old"}), absl::OkStatus());
   const pid_t child = fork();
   if (child == 0) {
-    const FileSizeLimit limit(4);
+    const testing::FileSizeLimit limit(4);
     std::signal(SIGXFSZ, SIG_DFL);
     _exit(WriteFile(path, {"new", "er"}).ok() ? 0 : 1);
   }
