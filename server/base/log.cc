@@ -10,6 +10,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 namespace phasor {
@@ -34,8 +35,9 @@ class Writer {
  public:
   void Write(const std::string& line) {
     if (lost_ > 0 &&
-        Put((torn_ ? "\n" : "") +
-            LogLine(absl::Now(), LogLevel::kWarn, "log lines lost", {{"lines", lost_}}) + "\n")) {
+        Put(absl::StrCat(
+            torn_ ? "\n" : "",
+            LogLine(absl::Now(), LogLevel::kWarn, "log lines lost", {{"lines", lost_}}), "\n"))) {
       lost_ = 0;
       torn_ = false;
     }

@@ -126,7 +126,9 @@ TEST(RequestMemoTest, AThreadRemembersFewRequests) {
     ASSERT_EQ(memo.Find(ItemKind::kEncode, {Numbered(n).SerializeAsString()}, &found, &shared),
               kept ? 1 : 0)
         << n;
-    if (kept) EXPECT_EQ(WidthOf(found), 2 + 2 * n);
+    if (kept) {
+      EXPECT_EQ(WidthOf(found), 2 + 2 * n);
+    }
   }
 }
 

@@ -17,7 +17,7 @@ using ::phasor::testing::StatusIs;
 using ::testing::HasSubstr;
 
 // A slice over `bytes` that sets `*freed` when its last reference goes.
-grpc::Slice Watched(std::string& bytes, bool* freed) {
+grpc::Slice WatchedSlice(std::string& bytes, bool* freed) {
   return grpc::Slice(
       bytes.data(), bytes.size(), [](void* flag) { *static_cast<bool*>(flag) = true; }, freed);
 }
@@ -27,7 +27,7 @@ TEST(ReceivedMessageTest, HoldsTheOnlyReferenceAndDropsItOnRelease) {
   bool freed = false;
   grpc::ByteBuffer buffer;
   {
-    const grpc::Slice slice = Watched(bytes, &freed);
+    const grpc::Slice slice = WatchedSlice(bytes, &freed);
     buffer = grpc::ByteBuffer(&slice, 1);
   }
   ReceivedMessage message;
