@@ -9,21 +9,19 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "kernels/base/text.h"
+#include "kernels/base/invalid.h"
 
 namespace phasor {
 namespace {
 
 absl::Status CheckRange(std::string_view name, int value, int low, int high) {
   if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      StrCat(name, ": ", value, " is out of range; must be in [", low, ", ", high, "]"));
+  return InvalidAt(name, value, " is out of range; must be in [", low, ", ", high, "]");
 }
 
 absl::Status CheckPositive(std::string_view name, absl::Duration value) {
   if (value > absl::ZeroDuration()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      StrCat(name, ": ", absl::FormatDuration(value), " is too short; must be above 0"));
+  return InvalidAt(name, absl::FormatDuration(value), " is too short; must be above 0");
 }
 
 }  // namespace
@@ -36,15 +34,15 @@ absl::Status ClientOptions::Validate() const {
   status.Update(CheckRange("channels", channels, 1, 64));
   status.Update(CheckRange("inproc_threads", inproc_threads, 1, 1024));
   if (staging_bytes < 0) {
-    status.Update(absl::InvalidArgumentError(
-        StrCat("staging_bytes: ", staging_bytes, " is out of range; must be at least 0")));
+    status.Update(
+        Invalid("staging_bytes: ", staging_bytes, " is out of range; must be at least 0"));
   }
   if (tls.has_value() && tls->cert_file.empty() != tls->key_file.empty()) {
-    status.Update(absl::InvalidArgumentError(
-        "tls: cert_file and key_file belong together; must be both set or both empty"));
+    status.Update(
+        Invalid("tls: cert_file and key_file belong together; must be both set or both empty"));
   }
   if (!token.empty() && !token_file.empty()) {
-    status.Update(absl::InvalidArgumentError("token: set beside token_file; must be one of both"));
+    status.Update(Invalid("token: set beside token_file; must be one of both"));
   }
   return status;
 }
@@ -71,15 +69,14 @@ absl::Status CheckMetadata(const Metadata& metadata) {
   for (size_t i = 0; i < metadata.size(); ++i) {
     const auto& [key, value] = metadata[i];
     if (!IsKey(key)) {
-      return absl::InvalidArgumentError(
-          StrCat("metadata[", i, "]: '", key,
-                 "' is no key that can be sent; use characters a-z 0-9 - _ . and none of grpc-*, "
-                 "te, host, content-type, user-agent"));
+      return Invalid(
+          "metadata[", i, "]: '", key,
+          "' is no key that can be sent; use characters a-z 0-9 - _ . and none of grpc-*, "
+          "te, host, content-type, user-agent");
     }
     if (!key.ends_with("-bin") && !IsText(value)) {
-      return absl::InvalidArgumentError(
-          StrCat("metadata[", i, "]: the value of '", key,
-                 "' is not printable ASCII; use a key that ends with -bin for bytes"));
+      return Invalid("metadata[", i, "]: the value of '", key,
+                     "' is not printable ASCII; use a key that ends with -bin for bytes");
     }
   }
   return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/cuda/items.h"
@@ -152,8 +153,8 @@ absl::StatusOr<std::optional<size_t>> DevicesBackend::LaneOf(const Job& job) con
     }
   });
   if (!other.has_value()) return lane;
-  return absl::InvalidArgumentError(StrCat("cuda: tensors on ", NameOf(devices_[*lane]), " and on ",
-                                           NameOf(devices_[*other]), "; must be on one device"));
+  return Invalid("cuda: tensors on ", NameOf(devices_[*lane]), " and on ", NameOf(devices_[*other]),
+                 "; must be on one device");
 }
 
 size_t DevicesBackend::ShortestQueue() const {
@@ -192,8 +193,7 @@ absl::StatusOr<std::vector<int>> ChooseDevices(absl::Span<const int> wanted,
   std::vector<int> chosen(wanted.begin(), wanted.end());
   std::sort(chosen.begin(), chosen.end());
   if (const auto twice = std::adjacent_find(chosen.begin(), chosen.end()); twice != chosen.end()) {
-    return absl::InvalidArgumentError(
-        StrCat("devices: ", *twice, " twice, each must be given once"));
+    return Invalid("devices: ", *twice, " twice, each must be given once");
   }
   const int count = static_cast<int>(names.size());
   for (const int number : chosen) {
@@ -202,8 +202,7 @@ absl::StatusOr<std::vector<int>> ChooseDevices(absl::Span<const int> wanted,
     for (int i = 0; i < count; ++i) {
       known += StrCat(i == 0 ? "" : ", ", i, " (", names[static_cast<size_t>(i)], ")");
     }
-    return absl::InvalidArgumentError(
-        StrCat("devices: ", number, " is none of this host's, which are ", known));
+    return Invalid("devices: ", number, " is none of this host's, which are ", known);
   }
   if (chosen.empty()) {
     chosen.resize(names.size());

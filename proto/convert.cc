@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "proto/enums.h"
 
@@ -13,7 +14,7 @@ namespace phasor {
 namespace {
 
 absl::Status Missing(const std::string& path, const std::string& accepted) {
-  return absl::InvalidArgumentError(absl::StrCat(path, ": not set; must be ", accepted));
+  return InvalidAt(path, "not set; must be ", accepted);
 }
 
 absl::Status NotImplemented(const std::string& path, const std::string& accepted) {
@@ -37,8 +38,7 @@ absl::StatusOr<AxisRange> AxisRangeFromWire(const v1::AxisRange& wire, const std
 
 absl::StatusOr<PositionGrid> GridFromWire(const v1::PositionGrid& wire, const std::string& path) {
   if (wire.axes_size() > kMaxAxes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ".axes: ", wire.axes_size(), " ranges; must be at most ", kMaxAxes));
+    return Invalid(path, ".axes: ", wire.axes_size(), " ranges; must be at most ", kMaxAxes);
   }
   PositionGrid grid;
   for (int i = 0; i < wire.axes_size(); ++i) {
@@ -137,8 +137,7 @@ absl::StatusOr<PagedCache> PagedCacheFromWire(const v1::PagedCacheWrite& wire,
   for (const auto& [tensor, name] :
        {std::pair(&wire.key_cache(), "key_cache"), std::pair(&wire.value_cache(), "value_cache")}) {
     if (tensor->has_region() || tensor->has_device() || tensor->strides_size() == 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ".", name, ".strides: set inline; must be empty outside regions"));
+    return Invalid(path, ".", name, ".strides: set inline; must be empty outside regions");
   }
   if (wire.has_value_inv_scale()) cache.value_inv_scale = wire.value_inv_scale();
   return cache;
@@ -155,8 +154,8 @@ absl::Status ReadOutputs(const v1::ApplyRoPEItem& wire, const std::string& path,
   const v1::PagedCacheWrite& cache = wire.paged_cache();
   const int key = cache.key_index();
   if (key >= 0 && key < wire.tensors_size() && wire.tensors(key).has_destination()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ".tensors[", key, "].destination: set; must be unset: keys go to paged_cache"));
+    return Invalid(path, ".tensors[", key,
+                   "].destination: set; must be unset: keys go to paged_cache");
   }
   PHASOR_ASSIGN_OR_RETURN(request->paged_cache,
                           PagedCacheFromWire(cache, absl::StrCat(path, ".paged_cache"), sources));

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "proto/convert_spec.h"
 
@@ -54,9 +55,8 @@ absl::StatusOr<ModelDetails> ModelDetailsFromWire(const v1::ResolveModelResponse
       ModelLayer& out = part.layers.emplace_back(ModelLayer{layer.layer_type()});
       if (!layer.has_spec()) continue;
       if (layer.spec() < 0 || layer.spec() >= wire.specs_size()) {
-        return absl::InvalidArgumentError(absl::StrCat("parts.layers.spec: ", layer.spec(),
-                                                       "; must be an index of specs, in [0, ",
-                                                       wire.specs_size(), ")"));
+        return Invalid("parts.layers.spec: ", layer.spec(), "; must be an index of specs, in [0, ",
+                       wire.specs_size(), ")");
       }
       out.spec = static_cast<size_t>(layer.spec());
     }

@@ -85,9 +85,7 @@ v1::KeyLayout KeyLayoutToWire(const KeyLayout& from) {
 
 absl::StatusOr<KeySpec> KeySpecFromWire(const v1::KeySpec& wire, const std::string& path) {
   KeySpec out;
-  if (!wire.has_spec()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ".spec: not set; must be given"));
-  }
+  if (!wire.has_spec()) return Invalid(path, ".spec: not set; must be given");
   PHASOR_ASSIGN_OR_RETURN(out.spec, SpecFromWire(wire.spec(), absl::StrCat(path, ".spec")));
   if (wire.has_from_spec()) {
     PHASOR_ASSIGN_OR_RETURN(out.from_spec,
@@ -121,9 +119,7 @@ absl::StatusOr<KeyLayer> KeyLayerFromWire(const v1::KeyLayer& wire, const std::s
   out.layout = wire.layout();
   if (wire.has_spec()) out.spec = wire.spec();
   out.group = wire.group();
-  if (!wire.has_place()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ".place: not set; must be given"));
-  }
+  if (!wire.has_place()) return Invalid(path, ".place: not set; must be given");
   out.place = PlaceFromWire(wire.place());
   out.layer = wire.layer();
   if (wire.has_copy_values()) out.copy_values = wire.copy_values();

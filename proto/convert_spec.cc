@@ -17,6 +17,7 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "google/protobuf/reflection.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/spec/fields.h"
 #include "proto/enums.h"
@@ -146,9 +147,7 @@ class Reader {
     const Message& scaling = reflection_.GetMessage(wire_, field);
     const FieldDescriptor* const set = scaling.GetReflection()->GetOneofFieldDescriptor(
         scaling, scaling.GetDescriptor()->oneof_decl(0));
-    if (set == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(PathOf(field), ": empty; must name a rule"));
-    }
+    if (set == nullptr) return InvalidAt(PathOf(field), "empty; must name a rule");
     absl::Status status;
     VisitScalingRules([&](const char* name, auto rule) {
       if (set->name() != name) return;

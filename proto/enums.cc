@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
+#include "kernels/base/invalid.h"
 
 namespace phasor {
 
@@ -324,11 +325,8 @@ absl::Status UnknownEnumError(int value, const google::protobuf::EnumDescriptor*
     if (accepted->value(i)->number() == 0) continue;
     absl::StrAppend(&names, names.empty() ? "" : ", ", accepted->value(i)->name());
   }
-  if (value == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not set; must be one of ", names));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": unknown value ", value, "; must be one of ", names));
+  if (value == 0) return InvalidAt(path, "not set; must be one of ", names);
+  return InvalidAt(path, "unknown value ", value, "; must be one of ", names);
 }
 
 }  // namespace phasor

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 
@@ -213,9 +214,7 @@ class Walker {
 
   int64_t offset() const { return bytes_ - cursor_.remaining(); }
 
-  absl::Status Malformed(std::string_view what) const {
-    return absl::InvalidArgumentError(StrCat(limits_.subject, ": ", what));
-  }
+  absl::Status Malformed(std::string_view what) const { return InvalidAt(limits_.subject, what); }
 
   Cursor cursor_;
   const WalkLimits limits_;

@@ -23,6 +23,7 @@
 #include "client/cli/spec_flags.h"
 #include "client/cli/table_commands.h"
 #include "client/cli/top_command.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -182,9 +183,8 @@ class RopeCommand final : public Command {
 
   absl::Status Run(std::ostream& out) override {
     if (!outputs_.empty() && outputs_.size() != inputs_.size()) {
-      return absl::InvalidArgumentError(StrCat("--output: given ", outputs_.size(),
-                                               " times; must be as often as --input (",
-                                               inputs_.size(), ")"));
+      return Invalid("--output: given ", outputs_.size(), " times; must be as often as --input (",
+                     inputs_.size(), ")");
     }
     std::set<std::filesystem::path> files;
     std::error_code unknown;
@@ -192,8 +192,7 @@ class RopeCommand final : public Command {
       files.insert(std::filesystem::weakly_canonical(std::filesystem::absolute(path), unknown));
     }
     if (files.size() != outputs_.size()) {
-      return absl::InvalidArgumentError(
-          "--output: one file given twice; must be a file for each --input");
+      return Invalid("--output: one file given twice; must be a file for each --input");
     }
     PHASOR_ASSIGN_OR_RETURN(const Client client, Connect());
     PHASOR_ASSIGN_OR_RETURN(call_.positions, positions_.Get());
@@ -380,14 +379,13 @@ void AddSecurityFlags(CLI::App& app, CommonFlags& common) {
 // process unnoticed; nor may a call that should be secure.
 absl::Status RefuseWithoutServer(const CLI::App& command) {
   if (command.get_option("--server")->count() > 0) {
-    return absl::InvalidArgumentError(
+    return Invalid(
         "--server: empty; must be an address, or be left out to compute in this process");
   }
   for (const char* const name : {"--tls", "--ca", "--cert", "--key", "--server-name",
                                  "--token-file", "--token-over-plaintext"}) {
     if (command.get_option(name)->count() == 0) continue;
-    return absl::InvalidArgumentError(
-        StrCat(name, ": given without --server; must be left out, or --server be given"));
+    return InvalidAt(name, "given without --server; must be left out, or --server be given");
   }
   return absl::OkStatus();
 }
@@ -435,9 +433,7 @@ ClientOptions CommonFlags::Options() const {
 
 absl::StatusOr<Client> Command::Connect(const ClientOptions& options) const {
   if (!common_.server.empty()) return Client::Connect(common_.server, options);
-  if (runs_ == Runs::kOnServer) {
-    return absl::InvalidArgumentError("--server: not set; must be the address to ask");
-  }
+  if (runs_ == Runs::kOnServer) return Invalid("--server: not set; must be the address to ask");
   PHASOR_RETURN_IF_ERROR(RefuseWithoutServer(*app_));
   return Client::Connect("inproc:", options);
 }

@@ -229,8 +229,8 @@ class MoveCommand final : public Command {
   absl::Status CheckFiles() const {
     const auto check = [&](const char* flag, size_t count) {
       if (count == 0 || count == inputs_.size()) return absl::OkStatus();
-      return absl::InvalidArgumentError(StrCat(
-          flag, ": given ", count, " times; must be as often as --input (", inputs_.size(), ")"));
+      return InvalidAt(flag, "given ", count, " times; must be as often as --input (",
+                       inputs_.size(), ")");
     };
     PHASOR_RETURN_IF_ERROR(check("--to-input", to_inputs_.size()));
     PHASOR_RETURN_IF_ERROR(check("--output", outputs_.size()));
@@ -290,8 +290,7 @@ class MoveCommand final : public Command {
     }
     PHASOR_ASSIGN_OR_RETURN(const ModelDetails model, client.ResolveModel(spec_));
     if (!model.specs.empty()) return model.specs[0].width;
-    return absl::InvalidArgumentError(
-        "--model: no layer rotates; must be given with one that does");
+    return Invalid("--model: no layer rotates; must be given with one that does");
   }
 
   absl::Status FillTokens() {

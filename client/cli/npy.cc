@@ -118,9 +118,8 @@ bool IsStandardOutput(const std::string& path) {
 }
 
 absl::Status CannotWrite(const std::string& path) {
-  return absl::InvalidArgumentError(StrCat("--output: ", path, " cannot be written (",
-                                           std::generic_category().message(errno),
-                                           "); must be a place where you may write"));
+  return Invalid("--output: ", path, " cannot be written (", std::generic_category().message(errno),
+                 "); must be a place where you may write");
 }
 
 }  // namespace phasor::cli

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/text.h"
 #include "kernels/math/phase.h"
 #include "kernels/math/sincos.h"
@@ -107,10 +108,10 @@ AngleError ErrorAt(const SpecDetails& spec, int64_t position) {
 absl::StatusOr<Canvas> HeatMap(absl::Span<const double> values, int64_t rows, int64_t columns,
                                const std::string& title) {
   if (rows < 1 || columns < 1)
-    return absl::InvalidArgumentError("plot: no position or no column; must be at least 1 of each");
+    return Invalid("plot: no position or no column; must be at least 1 of each");
   if (rows > kMaxCells || columns > kMaxCells) {
-    return absl::InvalidArgumentError(StrCat("plot: ", rows, " positions of ", columns,
-                                             " columns; must be at most ", kMaxCells, " of each"));
+    return Invalid("plot: ", rows, " positions of ", columns, " columns; must be at most ",
+                   kMaxCells, " of each");
   }
   const int cell = std::max<int>(1, kWantedPixels / static_cast<int>(std::max(rows, columns)));
   const int left = kMargin + kLabelWidth;

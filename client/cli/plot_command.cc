@@ -9,6 +9,7 @@
 #include "client/cli/plot.h"
 #include "client/cli/position_flags.h"
 #include "client/cli/spec_flags.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 
@@ -69,8 +70,7 @@ class PlotCommand final : public Command {
 
   absl::StatusOr<Canvas> DrawErrors(const Client& client) {
     if (positions_.given()) {
-      return absl::InvalidArgumentError(
-          "--positions: not used by --error; must be left out (see --max-position)");
+      return Invalid("--positions: not used by --error; must be left out (see --max-position)");
     }
     PHASOR_ASSIGN_OR_RETURN(const SpecDetails details, client.ResolveSpec(call_.spec));
     return ErrorChart(AngleErrors(details, max_position_, kErrorPoints),

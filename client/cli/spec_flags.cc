@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "absl/strings/str_join.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -53,7 +54,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   if (!in && !in.eof())
     return absl::NotFoundError(StrCat(path, ": cannot be read; must be a file that you may read"));
   text.resize(static_cast<size_t>(in.gcount()));
-  if (text.empty()) return absl::InvalidArgumentError(StrCat(path, ": empty; must be JSON"));
+  if (text.empty()) return InvalidAt(path, "empty; must be JSON");
   return text;
 }
 

@@ -11,9 +11,9 @@
 
 #include "client/common/calls.h"
 #include "client/common/runs.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/steady_time.h"
-#include "kernels/base/text.h"
 
 namespace phasor {
 namespace {
@@ -163,8 +163,7 @@ std::future<absl::StatusOr<RunInfo>> Client::ApplyRoPEAsync(RopeCall call,
 absl::StatusOr<RunInfo> Client::ApplyRoPEInChunks(RopeCall call, const ChunkOptions& chunks,
                                                   const CallOptions& options) const {
   if (chunks.chunk_bytes < 1 || chunks.chunk_bytes > kMaxChunkBytes) {
-    return absl::InvalidArgumentError(
-        StrCat("chunk_bytes: ", chunks.chunk_bytes, " is out of range; must be in [1, 2^30]"));
+    return Invalid("chunk_bytes: ", chunks.chunk_bytes, " is out of range; must be in [1, 2^30]");
   }
   FillPins(call, options.pins);
   PHASOR_RETURN_IF_ERROR(client_internal::ToRequest(call, client_internal::kItemPath).status());

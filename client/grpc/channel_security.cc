@@ -16,6 +16,7 @@
 
 #include "absl/base/internal/cycleclock.h"
 #include "absl/strings/ascii.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
@@ -38,15 +39,14 @@ absl::StatusOr<std::string> ReadText(std::string_view option, const std::string&
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (file.is_open() && !file.bad() && !text.empty()) return text;
-  return absl::InvalidArgumentError(
-      StrCat(option, ": \"", path, "\" cannot be read or is empty; must be a file"));
+  return InvalidAt(option, "\"", path, "\" cannot be read or is empty; must be a file");
 }
 
 absl::Status CheckPem(std::string_view option, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
   PHASOR_ASSIGN_OR_RETURN(const std::string text, ReadText(option, path));
   if (text.find("-----BEGIN ") != text.npos) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(option, ": \"", path, "\" is not PEM; must be PEM"));
+  return InvalidAt(option, "\"", path, "\" is not PEM; must be PEM");
 }
 
 // Errors do not quote the token: a wrong one may be nearly right.
@@ -54,8 +54,8 @@ absl::Status CheckToken(std::string_view option, const std::string& token) {
   const bool visible =
       std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (visible && !token.empty() && token.size() <= kMaxTokenBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(option, ": not a token; must be 1 to ", kMaxTokenBytes,
-                                           " visible characters of ASCII without spaces"));
+  return InvalidAt(option, "not a token; must be 1 to ", kMaxTokenBytes,
+                   " visible characters of ASCII without spaces");
 }
 
 std::shared_ptr<grpc::ChannelCredentials> MakeTls(const TlsOptions& tls) {
@@ -136,8 +136,7 @@ absl::StatusOr<ChannelSecurity> ChannelSecurity::Make(const ClientOptions& optio
   if (options.tls.has_value()) {
     const TlsOptions& tls = *options.tls;
     if (unix_socket) {
-      return absl::InvalidArgumentError(
-          "tls: set for a Unix socket, which is plaintext; must be unset");
+      return Invalid("tls: set for a Unix socket, which is plaintext; must be unset");
     }
     PHASOR_RETURN_IF_ERROR(CheckPem("tls.ca_file", tls.ca_file));
     PHASOR_RETURN_IF_ERROR(CheckPem("tls.cert_file", tls.cert_file));
@@ -147,7 +146,7 @@ absl::StatusOr<ChannelSecurity> ChannelSecurity::Make(const ClientOptions& optio
   }
   if (options.token.empty() && options.token_file.empty()) return security;
   if (!options.tls.has_value() && !this_host && !options.token_over_plaintext) {
-    return absl::InvalidArgumentError(
+    return Invalid(
         "token: would be sent in plaintext to another host; set tls, or token_over_plaintext if "
         "the network is trusted");
   }

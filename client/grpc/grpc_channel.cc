@@ -19,6 +19,7 @@
 #include "client/grpc/callback_threads.h"
 #include "client/grpc/caller_queue.h"
 #include "client/grpc/forked.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/steady_time.h"
 #include "kernels/base/text.h"
 #include "proto/grpc_status.h"
@@ -248,10 +249,9 @@ absl::StatusOr<std::string> GrpcTarget(std::string_view target) {
 }
 
 absl::Status UnknownTarget(std::string_view target) {
-  return absl::InvalidArgumentError(
-      StrCat("target: \"", target,
-             "\" is not known; must be dns:///host:port, host:port, ipv4:a.b.c.d:port, "
-             "ipv6:[a]:port, unix:/path or inproc:"));
+  return Invalid("target: \"", target,
+                 "\" is not known; must be dns:///host:port, host:port, ipv4:a.b.c.d:port, "
+                 "ipv6:[a]:port, unix:/path or inproc:");
 }
 
 void SetUp(const CallContext& context, grpc::ClientContext* call) {

@@ -13,6 +13,7 @@
 #include "client/grpc/raw_stream.h"
 #include "client/grpc/responses.h"
 #include "client/grpc/wire_items.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "phasor/v1/position_embedding_service.pb.h"
@@ -68,8 +69,7 @@ class GrpcItemStream final : public ItemStream<typename Method::Call, typename M
     {
       std::lock_guard lock(mutex_);
       if (!sent_.emplace(id, sent).second) {
-        return absl::InvalidArgumentError(
-            StrCat("id: ", id, " is not answered yet; must be another until then"));
+        return Invalid("id: ", id, " is not answered yet; must be another until then");
       }
     }
     if (stream_.Write(header, sent->payload.raw, sent->loan)) return absl::OkStatus();

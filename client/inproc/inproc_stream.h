@@ -19,8 +19,8 @@
 #include "absl/time/time.h"
 #include "client/common/calls.h"
 #include "client/connection.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/steady_time.h"
-#include "kernels/base/text.h"
 
 namespace phasor::client_internal {
 
@@ -57,8 +57,7 @@ class InprocStream final : public ItemStream<Call, Result> {
       return absl::FailedPreconditionError("stream: has ended; Finish says why");
     }
     if (!ids_.insert(id).second) {
-      return absl::InvalidArgumentError(
-          StrCat("id: ", id, " is not answered yet; must be another until then"));
+      return Invalid("id: ", id, " is not answered yet; must be another until then");
     }
     calls_.emplace_back(id, std::move(call));
     changed_->condition.notify_all();

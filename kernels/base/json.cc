@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -56,7 +57,7 @@ class Maker {
  private:
   template <typename... T>
   absl::Status Invalid(const T&... message) const {
-    return absl::InvalidArgumentError(StrCat(path_, ": ", message...));
+    return InvalidAt(path_, message...);
   }
 
   bool Add(Json value) {
@@ -111,8 +112,7 @@ std::string ShownJson(const Json& json) {
 
 absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view path) {
   if (text.size() > kMaxJsonBytes) {
-    return absl::InvalidArgumentError(
-        StrCat(path, ": ", text.size(), " bytes of JSON; must be at most ", kMaxJsonBytes));
+    return InvalidAt(path, text.size(), " bytes of JSON; must be at most ", kMaxJsonBytes);
   }
   Maker maker(path);
   const bool parsed = Json::sax_parse(text.begin(), text.end(), &maker);
@@ -120,22 +120,21 @@ absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view path) {
 }
 
 absl::Status WrongJson(std::string_view path, const Json& json, std::string_view accepted) {
-  return absl::InvalidArgumentError(StrCat(path, ": ", ShownJson(json), "; must be ", accepted));
+  return InvalidAt(path, ShownJson(json), "; must be ", accepted);
 }
 
 absl::Status WrongName(std::string_view path, const Json& json,
                        const std::vector<std::string>& names) {
   const std::string given = json.is_string() ? json.get<std::string>() : "";
-  return absl::InvalidArgumentError(StrCat(path, ": ", ShownJson(json), DidYouMean(given, names),
-                                           " must be one of ", absl::StrJoin(names, ", ")));
+  return InvalidAt(path, ShownJson(json), DidYouMean(given, names), " must be one of ",
+                   absl::StrJoin(names, ", "));
 }
 
 absl::Status UnknownKey(std::string_view path, std::string_view key,
                         absl::Span<const std::string_view> known) {
   const std::string shown = Shown(key);
-  return absl::InvalidArgumentError(StrCat(path, ".", shown,
-                                           ": no such field; the nearest known one is ",
-                                           NearestName(shown, {known.begin(), known.end()})));
+  return Invalid(path, ".", shown, ": no such field; the nearest known one is ",
+                 NearestName(shown, {known.begin(), known.end()}));
 }
 
 absl::Status ReadJson(const Json& json, std::string_view path, double* out) {

@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "absl/status/status.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
-#include "kernels/base/text.h"
 #include "kernels/plan/frequencies.h"
 #include "kernels/plan/parity_compile.h"
 #include "kernels/spec/ladders.h"
@@ -42,7 +42,7 @@ std::vector<Segment> SegmentsOf(const ResolvedSpec& spec) {
 }
 
 absl::Status TooFast() {
-  return absl::InvalidArgumentError(
+  return Invalid(
       "spec: a frequency or phase is 2^63 turns per unit position or more; must be less");
 }
 
@@ -181,8 +181,7 @@ absl::StatusOr<double> CheckedAmplitude(const ResolvedSpec& spec) {
   const double amplitude = AmplitudeOf(spec);
   // A larger amplitude would be infinite in float32, and 0 times infinity is NaN.
   if (std::abs(amplitude) <= std::numeric_limits<float>::max()) return amplitude;
-  return absl::InvalidArgumentError(
-      StrCat("spec: the amplitude is ", amplitude, "; must be a finite float32"));
+  return Invalid("spec: the amplitude is ", amplitude, "; must be a finite float32");
 }
 
 absl::StatusOr<std::shared_ptr<const Plan>> CompilePlan(const ResolvedSpec& spec) {

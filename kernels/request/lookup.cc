@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/sha256.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -64,8 +65,7 @@ absl::Status FirstOutside(const PositionSource& positions, const Table& table,
 absl::Status CheckSpecIsEmpty(const EncodeRequest& request, std::string_view path) {
   static const auto* const kNoSpec = new Spec;
   if (request.spec == *kNoSpec) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      StrCat(path, ".table: set beside spec; must be one of the two"));
+  return Invalid(path, ".table: set beside spec; must be one of the two");
 }
 
 }  // namespace

@@ -91,11 +91,11 @@ class ConfigReader {
  private:
   template <typename... T>
   absl::Status Invalid(std::string_view key, const T&... message) const {
-    return absl::InvalidArgumentError(StrCat(in_.PathOf(key), ": ", message...));
+    return InvalidAt(in_.PathOf(key), message...);
   }
   template <typename... T>
   absl::Status InvalidSpec(std::string_view field, const T&... message) const {
-    return absl::InvalidArgumentError(StrCat(spec_path_, ".", field, ": ", message...));
+    return phasor::Invalid(spec_path_, ".", field, ": ", message...);
   }
 
   std::string_view layer_type() const {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -44,7 +45,7 @@ class RopeReader {
  private:
   template <typename... T>
   absl::Status Invalid(std::string_view key, const T&... message) const {
-    return absl::InvalidArgumentError(StrCat(in_.PathOf(key), ": ", message...));
+    return InvalidAt(in_.PathOf(key), message...);
   }
 
   // `type` is the older name of rope_type. A file that has both must give the same value. Classes

@@ -6,8 +6,8 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
-#include "kernels/base/text.h"
 #include "kernels/spec/names.h"
 
 namespace phasor::parity {
@@ -15,7 +15,7 @@ namespace {
 
 template <typename... T>
 absl::Status InvalidParity(std::string_view path, std::string_view field, const T&... message) {
-  return absl::InvalidArgumentError(StrCat(path, ".parity.", field, ": ", message...));
+  return Invalid(path, ".parity.", field, ": ", message...);
 }
 
 absl::Status Missing(std::string_view path, std::string_view field) {
@@ -36,8 +36,7 @@ absl::Status CheckWidth(const ResolvedSpec& spec, std::string_view path) {
   const int64_t width =
       spec.kind == SpecKind::kRotary ? spec.rotary_dim * spec.frequency_heads : spec.dim;
   if (width <= kMaxWidth) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      StrCat(path, ".precision: PARITY of ", width, " columns; must be at most ", kMaxWidth));
+  return Invalid(path, ".precision: PARITY of ", width, " columns; must be at most ", kMaxWidth);
 }
 
 absl::Status CheckFrequency(ParityFrequency frequency, const ResolvedSpec& spec,
@@ -95,8 +94,7 @@ absl::StatusOr<ParityArithmetic> Resolve(const ParityArithmetic& given, const Re
   if (!given.angle.has_value()) return Missing(path, "angle");
   if (!given.table.has_value()) return Missing(path, "table");
   if (spec.xpos.has_value()) {
-    return absl::InvalidArgumentError(
-        StrCat(path, ".xpos: has no PARITY arithmetic; precision must be EXACT"));
+    return Invalid(path, ".xpos: has no PARITY arithmetic; precision must be EXACT");
   }
   PHASOR_RETURN_IF_ERROR(CheckWidth(spec, path));
   const bool rotary = spec.kind == SpecKind::kRotary;

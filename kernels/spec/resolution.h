@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/text.h"
 #include "kernels/spec/spec.h"
 
@@ -30,7 +31,7 @@ struct Resolution {
 
   template <typename... T>
   absl::Status Invalid(std::string_view field, const T&... message) const {
-    return absl::InvalidArgumentError(StrCat(path, ".", field, ": ", message...));
+    return phasor::Invalid(path, ".", field, ": ", message...);
   }
   absl::Status Missing(std::string_view field) const {
     return Invalid(field, "not set; must be given");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -28,14 +29,14 @@ std::string NoPreset(std::string_view name, std::string_view path) {
 absl::Status CheckBase(const Spec& user, std::string_view path) {
   const int bases = !user.preset.empty() + !user.config_json.empty() + !user.encoder.empty();
   if (bases > 1) {
-    return absl::InvalidArgumentError(StrCat(
-        path, ".preset: more than one base; set at most one of preset, config_json and encoder"));
+    return Invalid(
+        path, ".preset: more than one base; set at most one of preset, config_json and encoder");
   }
   const char* const choice = user.layer_type.has_value()   ? ".layer_type"
                              : user.sub_config.has_value() ? ".sub_config"
                                                            : nullptr;
   if (choice == nullptr || !user.config_json.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(path, choice, ": set without config_json; must not be"));
+  return Invalid(path, choice, ": set without config_json; must not be");
 }
 
 absl::StatusOr<Spec> WithBase(const Spec& user, std::string_view path) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 
@@ -20,7 +21,7 @@ void Include(int64_t position, Interval* interval) {
 }
 
 absl::Status NotIntegers(std::string_view path, std::string_view what) {
-  return absl::InvalidArgumentError(StrCat(path, ": ", what, "; must be integers"));
+  return InvalidAt(path, what, "; must be integers");
 }
 
 absl::Status CheckAxis(const AxisRange& range, std::string_view path) {

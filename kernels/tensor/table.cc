@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 
@@ -25,9 +26,8 @@ bool IsTableName(std::string_view name) {
 
 absl::Status CheckTableName(std::string_view name, std::string_view path) {
   if (IsTableName(name)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      StrCat(path, ": is no name of a table; must be 1 to ", kMaxNameBytes,
-             " characters of a-z, 0-9, '.', '_' and '-', the first not a dot"));
+  return InvalidAt(path, "is no name of a table; must be 1 to ", kMaxNameBytes,
+                   " characters of a-z, 0-9, '.', '_' and '-', the first not a dot");
 }
 
 absl::StatusOr<std::shared_ptr<const Table>> FindTable(const TableSource* tables,

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "kernels/base/invalid.h"
 #include "server/api/chunked_item.h"
 #include "server/api/request_view.h"
 
@@ -29,8 +30,7 @@ class OpenItems {
   // INVALID_ARGUMENT: the id is open already. RESOURCE_EXHAUSTED: too many are open.
   absl::Status CheckNew(int64_t id) const {
     if (items_.count(id) > 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("id: ", id, " is open already; must be another until its end"));
+      return Invalid("id: ", id, " is open already; must be another until its end");
     }
     if (static_cast<int64_t>(items_.size()) >= kMaxChunkedItems) {
       return absl::ResourceExhaustedError(absl::StrCat(
@@ -51,8 +51,7 @@ class OpenItems {
                                   std::shared_ptr<const ChunkedItem>* of) {
     const auto found = items_.find(id);
     if (found == items_.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("id: ", id, " is not open; must be that of a chunked item before its end"));
+      return Invalid("id: ", id, " is not open; must be that of a chunked item before its end");
     }
     Item& open = found->second;
     *of = open.item;

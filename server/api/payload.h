@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "phasor/v1/move_keys.pb.h"
 #include "phasor/v1/tensor.pb.h"
@@ -34,8 +35,8 @@ class RawEntries {
     const PieceList& entry = entries_[next_];
     const int64_t got = PieceBytes(entry);
     if (got != bytes) {
-      return absl::InvalidArgumentError(absl::StrCat(path(), ": raw[", next_, "] has ", got,
-                                                     " bytes; must have ", bytes, " for ", what()));
+      return InvalidAt(path(), "raw[", next_, "] has ", got, " bytes; must have ", bytes, " for ",
+                       what());
     }
     ++next_;
     *out = entry;

@@ -262,8 +262,8 @@ class Viewer {
   // RESOURCE_EXHAUSTED: the response of all items would be too large.
   absl::Status Assign(absl::Span<const PieceList> raw) {
     if (static_cast<int64_t>(raw.size()) != inline_tensors_) {
-      return absl::InvalidArgumentError(absl::StrCat("raw: ", raw.size(), " entries; must be ",
-                                                     inline_tensors_, ", one per inline tensor"));
+      return Invalid("raw: ", raw.size(), " entries; must be ", inline_tensors_,
+                     ", one per inline tensor");
     }
     Payload payload{RawEntries(raw), memory::Binding(context_.memory)};
     for (size_t i = 0; i < view_.items.size(); ++i) {
@@ -366,9 +366,7 @@ absl::StatusOr<RequestView> ParseUnary(const WalkedMessage& walked, const ViewCo
   MessageRoom room;
   Message& message = room.Make<Message>();
   PHASOR_RETURN_IF_ERROR(ParseHeader(walked, &message));
-  if (!message.has_item()) {
-    return absl::InvalidArgumentError("item: not set; must be given");
-  }
+  if (!message.has_item()) return Invalid("item: not set; must be given");
   return ViewOne(message.item(), items, walked.raw, context);
 }
 
@@ -425,8 +423,7 @@ absl::Status ParseHeader(const WalkedMessage& walked, google::protobuf::MessageL
       message->ParseFromArray(walked.header.data(), static_cast<int>(walked.header.size()))) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("request: does not parse; must be a ", message->GetTypeName()));
+  return Invalid("request: does not parse; must be a ", message->GetTypeName());
 }
 
 absl::StatusOr<RequestView> ViewItem(const v1::EncodeItem& item, absl::Span<const PieceList> raw,

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/spec/presets.h"
 #include "proto/convert.h"
@@ -51,8 +51,7 @@ absl::StatusOr<Message> ReadMessage(const grpc::ByteBuffer& request, int64_t max
   PHASOR_ASSIGN_OR_RETURN(const std::string bytes, CopyMessage(request, max_bytes));
   Message message;
   if (message.ParseFromString(bytes)) return message;
-  return absl::InvalidArgumentError(
-      absl::StrCat("request: does not parse; must be a ", message.GetTypeName()));
+  return Invalid("request: does not parse; must be a ", message.GetTypeName());
 }
 
 grpc::ByteBuffer WriteMessage(const google::protobuf::MessageLite& message) {
@@ -115,7 +114,7 @@ absl::StatusOr<SpecCall<Request>> ReadSpec(engine::Engine& engine, const Service
                                        [&context] { return context.IsCancelled(); }));
   PHASOR_ASSIGN_OR_RETURN(call.quota, CallerQuota(context).Take(call.while_read.bytes()));
   PHASOR_ASSIGN_OR_RETURN(call.message, ReadMessage<Request>(request, options.max_header_bytes));
-  if (!call.message.has_spec()) return absl::InvalidArgumentError("spec: not set; must be given");
+  if (!call.message.has_spec()) return Invalid("spec: not set; must be given");
   PHASOR_ASSIGN_OR_RETURN(call.spec, SpecFromWire(call.message.spec(), "spec"));
   if (options.encoders != nullptr) {
     PHASOR_ASSIGN_OR_RETURN(call.spec, options.encoders->Apply(call.spec, "spec"));

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "server/api/message_room.h"
 #include "server/api/recall.h"
@@ -40,13 +41,12 @@ absl::StatusOr<StreamRequest> ParseStream(const WalkedMessage& walked, const Vie
   StreamRequest request;
   request.id = message.id();
   if (message.has_chunk() && message.chunked()) {
-    request.content =
-        absl::InvalidArgumentError("chunked: set beside chunk; must be only beside item");
+    request.content = Invalid("chunked: set beside chunk; must be only beside item");
   } else if (message.has_chunk()) {
     message.mutable_chunk()->DiscardUnknownFields();  // the answer repeats the chunk
     request.content = message.chunk();
   } else if (!message.has_item()) {
-    request.content = absl::InvalidArgumentError("item: not set; must be given, or chunk");
+    request.content = Invalid("item: not set; must be given, or chunk");
   } else if (message.chunked()) {
     SetContent(ChunkedItem::Open(message.item(), walked.raw, context), &request);
   } else {
@@ -76,7 +76,7 @@ absl::StatusOr<StreamRequest> ParseStreamMoveKeys(const WalkedMessage& walked,
   if (message.has_item()) {
     SetContent(ViewItem(message.item(), walked.raw, context), &request);
   } else {
-    request.content = absl::InvalidArgumentError("item: not set; must be given");
+    request.content = Invalid("item: not set; must be given");
   }
   return request;
 }

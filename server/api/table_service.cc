@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/steady_time.h"
 #include "proto/convert.h"
@@ -91,11 +92,10 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
     if (upload_ == nullptr) {
       PHASOR_RETURN_IF_ERROR(Announce());
     } else if (request_.has_table()) {
-      return absl::InvalidArgumentError("table: set again; must be in the first message only");
+      return Invalid("table: set again; must be in the first message only");
     } else if (std::all_of(request_.raw().begin(), request_.raw().end(),
                            [](const std::string& bytes) { return bytes.empty(); })) {
-      return absl::InvalidArgumentError(
-          "raw: no bytes; every message after the first must have some");
+      return Invalid("raw: no bytes; every message after the first must have some");
     }
     for (const std::string& bytes : request_.raw()) {
       PHASOR_RETURN_IF_ERROR(
@@ -118,9 +118,7 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
   }
 
   absl::Status Announce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!request_.has_table()) {
-      return absl::InvalidArgumentError("table: not set; must be in the first message");
-    }
+    if (!request_.has_table()) return Invalid("table: not set; must be in the first message");
     const v1::Table& table = request_.table();
     PHASOR_ASSIGN_OR_RETURN(const TensorDesc tensor,
                             TensorDescFromWire(table.tensor(), "table.tensor"));
@@ -133,8 +131,7 @@ class UploadReactor final : public grpc::ServerReadReactor<v1::CreateTableReques
   // it.
   void Commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (context_->IsCancelled()) return End(absl::CancelledError("table: cancelled by the caller"));
-    if (upload_ == nullptr)
-      return End(absl::InvalidArgumentError("table: no message received; send the table first"));
+    if (upload_ == nullptr) return End(Invalid("table: no message received; send the table first"));
     ended_ = true;  // from here on, only the task below ends the call
     files_.Post(ClientOf(*context_), [this, self = self_, upload = std::move(upload_)]() mutable {
       auto stored = store_.Commit(std::move(upload));
@@ -202,8 +199,7 @@ grpc::ServerUnaryReactor* TableServiceImpl::ListTables(grpc::CallbackServerConte
                                                        v1::ListTablesResponse* response) {
   if (auto* const refused = RefusedReactor(context)) return refused;
   if (request->page_size() < 0 || request->page_size() > kMaxPageSize) {
-    return Answer(context, absl::InvalidArgumentError(absl::StrCat(
-                               "page_size: ", request->page_size(), "; must be in [0, 1000]")));
+    return Answer(context, Invalid("page_size: ", request->page_size(), "; must be in [0, 1000]"));
   }
   if (!request->page_token().empty()) {
     const absl::Status status = CheckTableName(request->page_token(), "page_token");

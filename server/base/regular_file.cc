@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/base/invalid.h"
 #include "server/base/file_descriptor.h"
 
 namespace phasor {
@@ -30,9 +31,7 @@ absl::StatusOr<std::string> ReadRegularFile(const std::string& path, size_t max_
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat about = {};
   if (!file.valid() || fstat(file.get(), &about) != 0) return CannotBeRead(errno);
-  if (!S_ISREG(about.st_mode)) {
-    return absl::InvalidArgumentError("is not a regular file; give the path of one");
-  }
+  if (!S_ISREG(about.st_mode)) return Invalid("is not a regular file; give the path of one");
   std::string text;
   char part[16384];
   while (text.size() <= max_bytes) {
@@ -42,8 +41,7 @@ absl::StatusOr<std::string> ReadRegularFile(const std::string& path, size_t max_
     if (n == 0) return text;
     text.append(part, static_cast<size_t>(n));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("is larger than ", max_bytes, " bytes; make it smaller"));
+  return Invalid("is larger than ", max_bytes, " bytes; make it smaller");
 }
 
 }  // namespace phasor

@@ -19,6 +19,7 @@
 #include "google/protobuf/reflection.h"
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "phasor/config/v1/server_config.pb.h"
@@ -226,7 +227,7 @@ absl::Status ParseJson(const std::string& text, Parsed* parsed) {
   const auto status = google::protobuf::util::JsonStringToMessage(text, &parsed->config);
   if (status.ok()) return absl::OkStatus();
   const std::string message(status.message().data(), status.message().size());
-  return absl::InvalidArgumentError(absl::StrCat(parsed->path, ": ", JsonErrorInOurWords(message)));
+  return InvalidAt(parsed->path, JsonErrorInOurWords(message));
 }
 
 const FieldDescriptor* FieldOf(const Option& option) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "server/config/option_values.h"
@@ -152,9 +153,8 @@ absl::Status NotAccepted(const Option& option, const std::string& text) {
   const Choice* const choice = std::get_if<Choice>(&option.value);
   const std::vector<std::string> names =
       choice == nullptr ? std::vector<std::string>() : choice->accepted;
-  return absl::InvalidArgumentError(absl::StrCat(option.name, ": '", text, "' is not accepted",
-                                                 DidYouMean(text, names),
-                                                 " accepted: ", AcceptedBy(option)));
+  return InvalidAt(option.name, "'", text, "' is not accepted", DidYouMean(text, names),
+                   " accepted: ", AcceptedBy(option));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include "server/config/options.h"
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "server/config/option_table.h"
 #include "server/net/listen_address.h"
@@ -193,15 +193,15 @@ namespace {
 
 absl::Status CheckDevices(const ServerOptions& o) {
   if (o.devices.empty() || o.backend == "auto" || o.backend == "cuda") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("devices: set with backend '", o.backend,
-                                                 "', which uses none, accepted with auto, cuda"));
+  return Invalid("devices: set with backend '", o.backend,
+                 "', which uses none, accepted with auto, cuda");
 }
 
 absl::Status CheckMetricsListen(const ServerOptions& o) {
   for (const std::string& address : o.metrics_listen) {
     if (!absl::StartsWith(address, "unix:")) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "metrics-listen: '", address, "' is a path; accepted are host:port and [v6]:port"));
+    return Invalid("metrics-listen: '", address,
+                   "' is a path; accepted are host:port and [v6]:port");
   }
   return absl::OkStatus();
 }
@@ -224,10 +224,9 @@ absl::Status CheckSecurity(const ServerOptions& o) {
   for (const std::string& text : o.listen) {
     PHASOR_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
     if (IsOfThisHost(address)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("listen: '", text,
-                     "' would take plaintext from other hosts; set tls-cert and tls-key for "
-                     "TLS, or allow-plaintext if the network is trusted"));
+    return Invalid("listen: '", text,
+                   "' would take plaintext from other hosts; set tls-cert and tls-key for "
+                   "TLS, or allow-plaintext if the network is trusted");
   }
   return absl::OkStatus();
 }
@@ -243,8 +242,8 @@ absl::Status ServerOptions::Validate() const {
   PHASOR_RETURN_IF_ERROR(CheckSecurity(*this));
   if (!lease_socket.empty()) {
     if (lease_socket[0] != '/') {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "lease-socket: '", lease_socket, "' is not accepted; must be an absolute path"));
+      return Invalid("lease-socket: '", lease_socket,
+                     "' is not accepted; must be an absolute path");
     }
     PHASOR_RETURN_IF_ERROR(ParseListenAddress("unix:" + lease_socket, "lease-socket").status());
   }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/spec/spec.h"
@@ -26,8 +27,7 @@ absl::StatusOr<const Option*> OptionCalled(const std::string& name) {
   if (const Option* option = FindOption(canonical)) return option;
   std::vector<std::string> names = {"config", "help", "version", "check-config", "print-config"};
   for (const Option& option : Options()) names.push_back(option.name);
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, ": unknown option; did you mean ", NearestName(canonical, names), "?"));
+  return InvalidAt(name, "unknown option; did you mean ", NearestName(canonical, names), "?");
 }
 
 // A variable whose name is this many edits from an option's is reported as a misspelling.
@@ -61,8 +61,8 @@ absl::Status Append(const Option& option, const std::string& text, Texts* texts)
   if (is_new) return absl::OkStatus();
   if (!std::holds_alternative<option_kinds::Addresses>(option.value) &&
       !std::holds_alternative<option_kinds::Devices>(option.value)) {
-    return absl::InvalidArgumentError(absl::StrCat(option.name, ": given twice ('", entry->second,
-                                                   "' and '", text, "'); must be once"));
+    return InvalidAt(option.name, "given twice ('", entry->second, "' and '", text,
+                     "'); must be once");
   }
   absl::StrAppend(&entry->second, ",", text);
   return absl::OkStatus();
@@ -73,10 +73,9 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string argument = arguments[i] == "-h" ? "--help" : arguments[i];
     if (!absl::StartsWith(argument, "--")) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(argument,
-                       ": not a flag; accepted: --name=value, --name value; of switches: "
-                       "--name, --name=value"));
+      return InvalidAt(argument,
+                       "not a flag; accepted: --name=value, --name value; of switches: --name, "
+                       "--name=value");
     }
     const size_t equals = argument.find('=');
     const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
@@ -84,8 +83,7 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
       const std::string value = equals == std::string::npos ? "true" : argument.substr(equals + 1);
       const std::optional<bool> on = ParseSwitch(value);
       if (!on.has_value()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(name, ": '", value, "' is not accepted; accepted: true, false"));
+        return InvalidAt(name, "'", value, "' is not accepted; accepted: true, false");
       }
       *action = *on;
       continue;
@@ -102,13 +100,12 @@ absl::StatusOr<Flags> ReadFlags(const std::vector<std::string>& arguments) {
     } else if (i + 1 < arguments.size()) {
       text = arguments[++i];
     } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": no value; accepted: --", name, "=value"));
+      return InvalidAt(name, "no value; accepted: --", name, "=value");
     }
     if (option == nullptr) {
       if (flags.config.has_value()) {
-        return absl::InvalidArgumentError(absl::StrCat("config: given twice ('", *flags.config,
-                                                       "' and '", text, "'); must be once"));
+        return Invalid("config: given twice ('", *flags.config, "' and '", text,
+                       "'); must be once");
       }
       flags.config = text;
     } else {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "server/memory/range.h"
@@ -19,8 +20,7 @@ absl::Status CheckInside(const DevicePlace& place, int64_t size, std::string_vie
 
 absl::StatusOr<IpcHandle> IpcHandleFrom(std::string_view bytes, std::string_view path) {
   if (bytes.size() != kIpcHandleBytes) {
-    return absl::InvalidArgumentError(
-        StrCat(path, ": ", bytes.size(), " bytes; must be ", kIpcHandleBytes));
+    return InvalidAt(path, bytes.size(), " bytes; must be ", kIpcHandleBytes);
   }
   IpcHandle handle;
   std::memcpy(handle.data(), bytes.data(), handle.size());
@@ -32,10 +32,10 @@ absl::StatusOr<std::shared_ptr<DeviceRegion>> DeviceRegion::Open(DevicePlace pla
                                                                  const Paths& paths) {
   DevicePort* const device = devices.WithUuid(place.device_uuid);
   if (!place.device_uuid.empty() && device == nullptr) {
-    return absl::InvalidArgumentError(
-        StrCat(paths.uuid, ": '", place.device_uuid, "'; must be that of ",
-               devices.size() == 1 ? "the server's device, " : "one of the server's devices, ",
-               devices.Uuids()));
+    return InvalidAt(
+        paths.uuid, "'", place.device_uuid, "'; must be that of ",
+        devices.size() == 1 ? "the server's device, " : "one of the server's devices, ",
+        devices.Uuids());
   }
   // First the checks that need no GPU.
   PHASOR_RETURN_IF_ERROR(CheckInside(place, INT64_MAX, paths.bytes));

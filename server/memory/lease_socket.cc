@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/text.h"
 
 namespace phasor::memory {
@@ -164,8 +165,8 @@ bool LeaseSocket::Receive(int fd, Connection& connection) {
 std::string LeaseSocket::Answer(std::string_view line, int descriptor, Connection& connection) {
   if (line == kLease) {
     if (descriptor < 0) {
-      return ErrorLine(absl::InvalidArgumentError(
-          "LEASE: comes without a descriptor or with several; must come with one"));
+      return ErrorLine(
+          Invalid("LEASE: comes without a descriptor or with several; must come with one"));
     }
     absl::StatusOr<std::string> token = store_.Add(descriptor, connection.owner);
     if (!token.ok()) return ErrorLine(token.status());
@@ -181,8 +182,7 @@ std::string LeaseSocket::Answer(std::string_view line, int descriptor, Connectio
     store_.Remove(token);
     return "OK\n";
   }
-  return ErrorLine(
-      absl::InvalidArgumentError("request: not known; must be LEASE or RELEASE <token>"));
+  return ErrorLine(Invalid("request: not known; must be LEASE or RELEASE <token>"));
 }
 
 void LeaseSocket::Close(int fd) {

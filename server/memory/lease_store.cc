@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 
@@ -45,7 +46,7 @@ absl::StatusOr<std::string> LeaseStore::Add(int fd, const std::string& owner) {
       std::make_shared<MeteredMemory>(MeteredMemory{std::move(share), /*memory=*/nullptr});
   PHASOR_ASSIGN_OR_RETURN(metered->memory, SealedMemory::Map(fd));
   if (metered->memory->bytes() != bytes) {  // it has grown in between
-    return absl::InvalidArgumentError("memory: changes its size; must keep it");
+    return Invalid("memory: changes its size; must keep it");
   }
   MutexLock lock(&mu_);
   leases_[token] = std::shared_ptr<const SealedMemory>(metered, metered->memory.get());

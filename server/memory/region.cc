@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "server/memory/range.h"
@@ -27,8 +28,7 @@ absl::Status CheckKey(const std::string& key, std::string_view path) {
   const bool is_name = !name.empty() && name.size() <= kMaxKeyBytes && name != "." &&
                        name != ".." && name.find_first_of(std::string("/\0", 2)) == name.npos;
   if (is_name) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      StrCat(path, ": not a name of shared memory; must be / and 1 to 255 bytes without /"));
+  return InvalidAt(path, "not a name of shared memory; must be / and 1 to 255 bytes without /");
 }
 
 absl::Status OpenError(int error, const std::string& key, std::string_view path) {
@@ -45,8 +45,7 @@ absl::Status OpenError(int error, const std::string& key, std::string_view path)
 absl::StatusOr<int64_t> SizeOfMemory(int fd, std::string_view path) {
   struct stat info = {};
   if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return static_cast<int64_t>(info.st_size);
-  return absl::InvalidArgumentError(
-      StrCat(path, ": not shared memory; must be made with shm_open or memfd_create"));
+  return InvalidAt(path, "not shared memory; must be made with shm_open or memfd_create");
 }
 
 absl::Status CheckFits(const RegionPlace& place, int64_t size, std::string_view path) {
@@ -92,8 +91,8 @@ absl::Status Region::CheckWritable(const std::string& path) const {
 absl::Status Region::CheckWhole(const std::string& path) const {
   PHASOR_ASSIGN_OR_RETURN(const int64_t size, SizeOfMemory(fd_.get(), path));
   if (!CheckFits(place_, size, path).ok()) {
-    return absl::InvalidArgumentError(
-        StrCat(path, ": the shared memory was shrunk after its registration; must keep its size"));
+    return InvalidAt(path,
+                     "the shared memory was shrunk after its registration; must keep its size");
   }
   if (!mapping_->lost()) return absl::OkStatus();
   return absl::ResourceExhaustedError(

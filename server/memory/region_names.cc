@@ -2,6 +2,7 @@
 // Reserves and frees names of regions.
 #include "server/memory/region_names.h"
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/text.h"
 
 namespace phasor::memory {
@@ -9,8 +10,7 @@ namespace phasor::memory {
 absl::StatusOr<RegionNames::Name> RegionNames::Take(const std::string& name,
                                                     std::string_view path) {
   if (name.empty() || name.size() > kMaxRegionNameBytes) {
-    return absl::InvalidArgumentError(
-        StrCat(path, ": ", name.size(), " bytes; must be 1 to ", kMaxRegionNameBytes));
+    return InvalidAt(path, name.size(), " bytes; must be 1 to ", kMaxRegionNameBytes);
   }
   const bool full = Full();
   for (const auto& [store, give_back] : before_taking_) give_back(full);

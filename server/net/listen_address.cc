@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/invalid.h"
 
 namespace phasor {
 namespace {
@@ -23,9 +24,9 @@ constexpr char kAccepted[] = "; accepted are host:port, [v6]:port and unix:/path
 absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text,
                                                  const std::string& option) {
   const auto refuse = [&](const std::string& problem) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        option, ": '", text, "' ", problem,
-        option == "metrics-listen" ? "; accepted are host:port and [v6]:port" : kAccepted));
+    return InvalidAt(
+        option, "'", text, "' ", problem,
+        option == "metrics-listen" ? "; accepted are host:port and [v6]:port" : kAccepted);
   };
   ListenAddress address;
   if (absl::StartsWith(text, kUnixPrefix)) {

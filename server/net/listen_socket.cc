@@ -19,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 
 namespace phasor {
@@ -191,8 +192,8 @@ absl::StatusOr<gid_t> GroupNumber(const std::string& group) {
   std::vector<char> room(1 << 16);
   getgrnam_r(group.c_str(), &entry, room.data(), room.size(), &found);
   if (found != nullptr) return found->gr_gid;
-  return absl::InvalidArgumentError(absl::StrCat("socket-group: this host has no group '", group,
-                                                 "'; use one of /etc/group, or its number"));
+  return Invalid("socket-group: this host has no group '", group,
+                 "'; use one of /etc/group, or its number");
 }
 
 // Gives the file of a bound socket its group and permissions. No one can connect before it listens.
@@ -200,9 +201,8 @@ absl::Status SetAccess(const std::string& path, const SocketAccess& access, gid_
   const bool given =
       group == static_cast<gid_t>(-1) || lchown(path.c_str(), static_cast<uid_t>(-1), group) == 0;
   if (given && chmod(path.c_str(), static_cast<mode_t>(access.mode)) == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("socket-group: cannot give ", path, " to group '", access.group, "' (",
-                   ErrorText(errno), "); use a group that the server's user belongs to"));
+  return Invalid("socket-group: cannot give ", path, " to group '", access.group, "' (",
+                 ErrorText(errno), "); use a group that the server's user belongs to");
 }
 
 absl::StatusOr<ListenSocket> ListenUnix(const std::string& path, const SocketAccess& access,

@@ -11,9 +11,9 @@
 
 #include "absl/time/clock.h"
 #include "inference/grpc_service.pb.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/steady_time.h"
-#include "kernels/base/text.h"
 #include "server/engine/plan_budget.h"
 #include "server/grpc/wire.h"
 #include "server/oip/infer_response.h"
@@ -65,8 +65,7 @@ class InferCall final : public engine::Call {
     inference::ModelInferRequest header;
     if (walked.header.size() > std::numeric_limits<int>::max() ||
         !header.ParseFromArray(walked.header.data(), static_cast<int>(walked.header.size()))) {
-      return absl::InvalidArgumentError(
-          "request: does not parse; must be an inference.ModelInferRequest");
+      return Invalid("request: does not parse; must be an inference.ModelInferRequest");
     }
     prepared_.id = header.id();
     const std::shared_ptr<const ModelSet> models = context_.models->Get();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/json.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -22,7 +23,7 @@ namespace {
 constexpr char kPath[] = "parameters";
 
 absl::Status InvalidParameter(std::string_view key, std::string_view what) {
-  return absl::InvalidArgumentError(StrCat(kPath, ".", Shown(key), ": ", what));
+  return Invalid(kPath, ".", Shown(key), ": ", what);
 }
 
 absl::StatusOr<Json> JsonOf(const std::string& key, const inference::InferParameter& parameter) {
@@ -142,8 +143,7 @@ absl::Status ReadBiasField(const std::string& key, const Json& value, InferOptio
 
 absl::StatusOr<InferOptions> ReadOptions(const Model& model, const InferParameters& parameters) {
   if (parameters.size() > kMaxParameters) {
-    return absl::InvalidArgumentError(
-        StrCat(kPath, ": ", parameters.size(), " of them; must be at most ", kMaxParameters));
+    return InvalidAt(kPath, parameters.size(), " of them; must be at most ", kMaxParameters);
   }
   InferOptions out;
   Json fields = Json::object();

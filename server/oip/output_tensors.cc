@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 
@@ -21,9 +22,8 @@ std::string NamesOfResults(const std::vector<OutputTensor>& results) {
 
 absl::Status NoSuchOutput(const std::string& path, const std::string& name,
                           const std::vector<OutputTensor>& results) {
-  return absl::InvalidArgumentError(StrCat(path, ".name: '", Shown(name),
-                                           "' is not an output of this request; must be one of ",
-                                           NamesOfResults(results)));
+  return Invalid(path, ".name: '", Shown(name),
+                 "' is not an output of this request; must be one of ", NamesOfResults(results));
 }
 
 absl::StatusOr<OutputTensor> ReadOutput(
@@ -33,9 +33,8 @@ absl::StatusOr<OutputTensor> ReadOutput(
   PHASOR_ASSIGN_OR_RETURN(output.range,
                           ReadRegionRange(wire.parameters(), StrCat(path, ".parameters")));
   if (!output.range.in_message() && output.range.bytes < output.bytes) {
-    return absl::InvalidArgumentError(
-        StrCat(path, ".parameters.shared_memory_byte_size: ", output.range.bytes,
-               "; must be at least ", output.bytes, " bytes to hold the results"));
+    return Invalid(path, ".parameters.shared_memory_byte_size: ", output.range.bytes,
+                   "; must be at least ", output.bytes, " bytes to hold the results");
   }
   return output;
 }
@@ -54,8 +53,7 @@ absl::StatusOr<std::vector<OutputTensor>> ReadOutputs(const inference::ModelInfe
     const auto is_named = [&](const auto& tensor) { return tensor.name == wire.name(); };
     const std::string path = StrCat("outputs[", i, "]");
     if (!names.insert(wire.name()).second) {
-      return absl::InvalidArgumentError(
-          StrCat(path, ".name: '", Shown(wire.name()), "' twice; must be given once"));
+      return Invalid(path, ".name: '", Shown(wire.name()), "' twice; must be given once");
     }
     const auto found = std::find_if(results.begin(), results.end(), is_named);
     if (found == results.end()) {

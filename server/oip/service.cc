@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "server/grpc/access.h"
@@ -49,7 +50,7 @@ memory::RegionTerms TermsFor(const memory::RegionCaller& caller) {
 // A size or an offset of the wire as int64. INVALID_ARGUMENT: it does not fit.
 absl::StatusOr<int64_t> SizeFromWire(uint64_t value, std::string_view path) {
   if (value <= uint64_t{std::numeric_limits<int64_t>::max()}) return static_cast<int64_t>(value);
-  return absl::InvalidArgumentError(StrCat(path, ": ", value, "; must be below 2^63"));
+  return InvalidAt(path, value, "; must be below 2^63");
 }
 
 }  // namespace
@@ -271,8 +272,7 @@ grpc::ServerUnaryReactor* InferenceService::CudaSharedMemoryRegister(
   const auto bytes = SizeFromWire(request->byte_size(), kCudaPaths.bytes);
   if (!bytes.ok()) return Answer(context, bytes.status());
   if (request->device_id() < 0) {
-    return Answer(context, absl::InvalidArgumentError(StrCat("device_id: ", request->device_id(),
-                                                             "; must be at least 0")));
+    return Answer(context, Invalid("device_id: ", request->device_id(), "; must be at least 0"));
   }
   const memory::RegionCaller caller = rpc::RegionCallerOf(*context);
   return Answer(

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "kernels/base/text.h"
+#include "kernels/base/invalid.h"
 #include "server/oip/datatype.h"
 
 namespace phasor::oip {
@@ -51,15 +51,14 @@ absl::StatusOr<std::vector<std::byte>> BytesOf(const inference::InferTensorConte
     case Dtype::kBFloat16:
     case Dtype::kFloat8E4M3:
     case Dtype::kFloat8E5M2:
-      return absl::InvalidArgumentError(StrCat(path, ".contents: set for ", DatatypeOf(dtype),
-                                               "; must be raw bytes in raw_input_contents"));
+      return Invalid(path, ".contents: set for ", DatatypeOf(dtype),
+                     "; must be raw bytes in raw_input_contents");
   }
   const int64_t found = static_cast<int64_t>(bytes.size()) / SizeOf(dtype);
   const int64_t others = CountAll(contents) - found;
   if (found == elements && others == 0) return bytes;
-  return absl::InvalidArgumentError(StrCat(path, ".contents: ", found, " elements in ", field,
-                                           " and ", others, " elsewhere; must be ", elements,
-                                           " in ", field, " for ", DatatypeOf(dtype)));
+  return Invalid(path, ".contents: ", found, " elements in ", field, " and ", others,
+                 " elsewhere; must be ", elements, " in ", field, " for ", DatatypeOf(dtype));
 }
 
 }  // namespace phasor::oip

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/json.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
@@ -53,10 +54,9 @@ absl::Status CheckMethods(const std::vector<std::string>& methods, const std::st
   for (size_t i = 0; i < methods.size(); ++i) {
     const auto names = [&](const std::string& method) { return Matches(methods[i], method); };
     if (IsPattern(methods[i]) && std::any_of(known.begin(), known.end(), names)) continue;
-    return absl::InvalidArgumentError(
-        StrCat(path, "[", i, "]: '", methods[i],
-               "' names no method of this server; must be *, package.Service/* or "
-               "package.Service/Method"));
+    return Invalid(path, "[", i, "]: '", methods[i],
+                   "' names no method of this server; must be *, package.Service/* or "
+                   "package.Service/Method");
   }
   return absl::OkStatus();
 }
@@ -66,7 +66,7 @@ absl::Status ReadMaximum(const JsonObject& object, std::string_view key, int64_t
   PHASOR_RETURN_IF_ERROR(object.Read(key, &maximum));
   *out = maximum.value_or(kUnlimited);
   if (*out >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(object.PathOf(key), ": ", *out, "; must be at least 0"));
+  return InvalidAt(object.PathOf(key), *out, "; must be at least 0");
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ absl::StatusOr<Policy> Policy::Parse(std::string_view text, const std::string& p
   const std::string list_path = StrCat(path, ": identities");
   const auto list = json.find("identities");
   if (list == json.end() || !list->is_array()) {
-    return absl::InvalidArgumentError(StrCat(list_path, ": not set; must be a list"));
+    return InvalidAt(list_path, "not set; must be a list");
   }
   Policy policy;
   for (size_t i = 0; i < list->size(); ++i) {
@@ -93,8 +93,8 @@ absl::StatusOr<Policy> Policy::Parse(std::string_view text, const std::string& p
     std::optional<std::string> identity;
     PHASOR_RETURN_IF_ERROR(object.Read("identity", &identity));
     if (!IsIdentity(identity.value_or(""))) {
-      return absl::InvalidArgumentError(StrCat(at, ".identity: '", identity.value_or(""),
-                                               "'; must be token:NAME, san:NAME, unix or *"));
+      return Invalid(at, ".identity: '", identity.value_or(""),
+                     "'; must be token:NAME, san:NAME, unix or *");
     }
     std::optional<std::vector<std::string>> methods;
     PHASOR_RETURN_IF_ERROR(object.Read("methods", &methods));
@@ -103,8 +103,7 @@ absl::StatusOr<Policy> Policy::Parse(std::string_view text, const std::string& p
     PHASOR_RETURN_IF_ERROR(ReadMaximum(object, "max_inflight_bytes", &grant.max_inflight_bytes));
     PHASOR_RETURN_IF_ERROR(ReadMaximum(object, "max_regions", &grant.max_regions));
     if (!policy.grants_.emplace(*identity, std::move(grant)).second) {
-      return absl::InvalidArgumentError(
-          StrCat(at, ".identity: '", *identity, "' stands above already; must be there once"));
+      return Invalid(at, ".identity: '", *identity, "' stands above already; must be there once");
     }
   }
   return policy;

@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "server/security/credential_file.h"
 
@@ -33,7 +33,7 @@ using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 
 absl::Status Wrong(const std::string& option, const std::string& path, const char* problem) {
   ERR_clear_error();
-  return absl::InvalidArgumentError(absl::StrCat(option, ": '", path, "' ", problem));
+  return InvalidAt(option, "'", path, "' ", problem);
 }
 
 Bio BioOf(const std::string& text) {

@@ -9,7 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "kernels/base/text.h"
+#include "kernels/base/invalid.h"
 #include "server/base/digest.h"
 
 namespace phasor::security {
@@ -43,10 +43,9 @@ absl::StatusOr<TokenTable> TokenTable::Parse(std::string_view text, const std::s
     absl::string_view digest = words.back();
     if (words.size() != 2 || !IsName(words[0]) || !absl::ConsumePrefix(&digest, "sha256:") ||
         !IsDigest(std::string(digest))) {
-      return absl::InvalidArgumentError(
-          StrCat(path, ":", number,
-                 ": not a token; must be: name sha256:64 hexadecimal digits; a name has "
-                 "letters, digits, '.', '_' and '-'"));
+      return Invalid(path, ":", number,
+                     ": not a token; must be: name sha256:64 hexadecimal digits; a name has "
+                     "letters, digits, '.', '_' and '-'");
     }
     table.entries_.push_back({words[0], absl::AsciiStrToLower(digest)});
   }

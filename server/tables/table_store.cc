@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "server/base/digest.h"
@@ -19,24 +20,22 @@ absl::Status CheckChecksum(const std::string& sha256) {
                        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
                      });
   if (valid) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "table.sha256: not a hash; must be 64 hexadecimal digits in lower case");
+  return Invalid("table.sha256: not a hash; must be 64 hexadecimal digits in lower case");
 }
 
 absl::Status CheckTensor(const TensorDesc& tensor) {
   if (!IsComputeDtype(tensor.dtype)) {
-    return absl::InvalidArgumentError(StrCat("table.tensor.dtype: ", Name(tensor.dtype),
-                                             "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16"));
+    return Invalid("table.tensor.dtype: ", Name(tensor.dtype),
+                   "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
   }
   if (tensor.shape.size() != 2 || !tensor.strides.empty()) {
-    return absl::InvalidArgumentError(
+    return Invalid(
         "table.tensor.shape: not dense or not two dimensions; must be [positions, width] or "
         "[buckets, heads]");
   }
   for (size_t i = 0; i < 2; ++i) {
     if (tensor.shape[i] > 0) continue;
-    return absl::InvalidArgumentError(
-        StrCat("table.tensor.shape[", i, "]: ", tensor.shape[i], "; must be at least 1"));
+    return Invalid("table.tensor.shape[", i, "]: ", tensor.shape[i], "; must be at least 1");
   }
   return absl::OkStatus();
 }
@@ -83,8 +82,7 @@ TableUpload::~TableUpload() { places_->GiveBack(uploader_); }
 absl::Status TableUpload::Append(absl::Span<const std::byte> bytes) {
   const auto size = static_cast<int64_t>(bytes.size());
   if (size > block_->size() - received_) {
-    return absl::InvalidArgumentError(
-        StrCat("raw: more bytes than the shape says; must be ", block_->size()));
+    return Invalid("raw: more bytes than the shape says; must be ", block_->size());
   }
   if (size == 0) return absl::OkStatus();
   PHASOR_RETURN_IF_ERROR(block_->Take(size));
@@ -302,8 +300,7 @@ absl::StatusOr<std::shared_ptr<const Table>> TableStore::Commit(
     std::unique_ptr<TableUpload> upload) {
   const int64_t bytes = upload->block_->size();
   if (upload->received_ != bytes) {
-    return absl::InvalidArgumentError(
-        StrCat("raw: ", upload->received_, " bytes; must be the ", bytes, " of the shape"));
+    return Invalid("raw: ", upload->received_, " bytes; must be the ", bytes, " of the shape");
   }
   Table& table = upload->table_;
   const std::string sha256 = DigestOf(upload->block_->data(), static_cast<size_t>(bytes));

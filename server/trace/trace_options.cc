@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "server/base/regular_file.h"
 
@@ -26,8 +27,7 @@ constexpr size_t kMaxCertificateBytes = 1 << 20;
 
 absl::Status Refuse(const std::string& name, const std::string& value,
                     const std::string& accepted) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, ": '", value, "' is not accepted; use ", accepted));
+  return InvalidAt(name, "'", value, "' is not accepted; use ", accepted);
 }
 
 class Variables {
@@ -173,8 +173,8 @@ absl::Status CheckHeaders(const std::vector<std::pair<std::string, std::string>>
     if (absl::EndsWith(key, "-bin") || grpc_header_nonbin_value_is_legal(slice(value)) != 0) {
       continue;
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        variable, ": the value of '", key, "' is not accepted; use printable ASCII characters"));
+    return InvalidAt(variable, "the value of '", key,
+                     "' is not accepted; use printable ASCII characters");
   }
   return absl::OkStatus();
 }
