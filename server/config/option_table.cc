@@ -36,70 +36,63 @@ std::string Accepted(const Time& v) {
                       " (ms, s, m, h)");
 }
 std::string Accepted(const Choice& v) { return absl::StrJoin(v.accepted, ", "); }
-std::string Accepted(const Path&) { return "a path; empty: none"; }
+std::string Accepted(const Text& v) { return v.accepted; }
 std::string Accepted(const Switch&) { return "true, false"; }
 std::string Accepted(const Mode&) { return "0000 to 0777, octal"; }
-std::string Accepted(const Group&) { return "the name or number of a group; empty: none"; }
 std::string Accepted(const Addresses& v) {
   return absl::StrCat(v.may_be_empty ? "none" : "one", " or more, separated by commas");
 }
-
 std::string Accepted(const Devices&) { return "all, or numbers, each once, separated by commas"; }
 
-std::string Text(const ServerOptions& o, const Bytes& v) { return FormatBytes(o.*v.field); }
-std::string Text(const ServerOptions& o, const Count& v) {
+std::string TextIn(const ServerOptions& o, const Bytes& v) { return FormatBytes(o.*v.field); }
+std::string TextIn(const ServerOptions& o, const Count& v) {
   return std::visit([&o](auto field) { return absl::StrCat(o.*field); }, v.field);
 }
-std::string Text(const ServerOptions& o, const Time& v) { return FormatTime(o.*v.field); }
-std::string Text(const ServerOptions& o, const Choice& v) { return o.*v.field; }
-std::string Text(const ServerOptions& o, const Path& v) { return o.*v.field; }
-std::string Text(const ServerOptions& o, const Switch& v) { return o.*v.field ? "true" : "false"; }
-std::string Text(const ServerOptions& o, const Mode& v) {
+std::string TextIn(const ServerOptions& o, const Time& v) { return FormatTime(o.*v.field); }
+std::string TextIn(const ServerOptions& o, const Choice& v) { return o.*v.field; }
+std::string TextIn(const ServerOptions& o, const Text& v) { return o.*v.field; }
+std::string TextIn(const ServerOptions& o, const Switch& v) {
+  return o.*v.field ? "true" : "false";
+}
+std::string TextIn(const ServerOptions& o, const Mode& v) {
   return absl::StrFormat("%04o", o.*v.field);
 }
-std::string Text(const ServerOptions& o, const Group& v) { return o.*v.field; }
-std::string Text(const ServerOptions& o, const Addresses& v) {
+std::string TextIn(const ServerOptions& o, const Addresses& v) {
   return absl::StrJoin(o.*v.field, ",");
 }
 
-std::string Text(const ServerOptions& o, const Devices& v) {
+std::string TextIn(const ServerOptions& o, const Devices& v) {
   return (o.*v.field).empty() ? kAllDevices : absl::StrJoin(o.*v.field, ",");
 }
 
+template <typename T>
+bool Assign(T* field, const std::optional<T>& value) {
+  if (value.has_value()) *field = *value;
+  return value.has_value();
+}
+
 bool Set(ServerOptions* o, const Bytes& v, const std::string& text) {
-  const std::optional<int64_t> bytes = ParseBytes(text);
-  if (bytes.has_value()) o->*v.field = *bytes;
-  return bytes.has_value();
+  return Assign(&(o->*v.field), ParseBytes(text));
 }
 bool Set(ServerOptions* o, const Count& v, const std::string& text) {
   return std::visit([&](auto field) { return absl::SimpleAtoi(text, &(o->*field)); }, v.field);
 }
 bool Set(ServerOptions* o, const Time& v, const std::string& text) {
-  const std::optional<absl::Duration> time = ParseTime(text);
-  if (time.has_value()) o->*v.field = *time;
-  return time.has_value();
+  return Assign(&(o->*v.field), ParseTime(text));
 }
 bool Set(ServerOptions* o, const Choice& v, const std::string& text) {
   o->*v.field = text;
   return true;
 }
-bool Set(ServerOptions* o, const Path& v, const std::string& text) {
+bool Set(ServerOptions* o, const Text& v, const std::string& text) {
   o->*v.field = text;
   return true;
 }
 bool Set(ServerOptions* o, const Switch& v, const std::string& text) {
-  const std::optional<bool> on = ParseSwitch(text);
-  if (on.has_value()) o->*v.field = *on;
-  return on.has_value();
+  return Assign(&(o->*v.field), ParseSwitch(text));
 }
 bool Set(ServerOptions* o, const Mode& v, const std::string& text) {
-  const std::optional<int> mode = ParseMode(text);
-  if (mode.has_value()) o->*v.field = *mode;
-  return mode.has_value();
-}
-bool Set(ServerOptions* o, const Group& v, const std::string& text) {
-  o->*v.field = text;
-  return true;
+  return Assign(&(o->*v.field), ParseMode(text));
 }
 bool Set(ServerOptions* o, const Addresses& v, const std::string& text) {
   std::vector<std::string> addresses = absl::StrSplit(text, ',', absl::SkipWhitespace());
@@ -133,12 +126,11 @@ bool InRange(const ServerOptions& o, const Time& v) {
 bool InRange(const ServerOptions& o, const Choice& v) {
   return std::find(v.accepted.begin(), v.accepted.end(), o.*v.field) != v.accepted.end();
 }
-bool InRange(const ServerOptions&, const Path&) { return true; }
+bool InRange(const ServerOptions&, const Text&) { return true; }
 bool InRange(const ServerOptions&, const Switch&) { return true; }
 bool InRange(const ServerOptions& o, const Mode& v) {
   return o.*v.field >= 0 && o.*v.field <= 0777;
 }
-bool InRange(const ServerOptions&, const Group&) { return true; }
 bool InRange(const ServerOptions& o, const Addresses& v) {
   return v.may_be_empty || !(o.*v.field).empty();
 }
@@ -170,14 +162,13 @@ std::string AcceptedBy(const Option& option) {
 }
 
 std::string TextOf(const ServerOptions& options, const Option& option) {
-  return std::visit([&](const auto& v) { return Text(options, v); }, option.value);
+  return std::visit([&](const auto& v) { return TextIn(options, v); }, option.value);
 }
 
 std::string FormatOption(const ServerOptions& options, const Option& option) {
   const std::string text = TextOf(options, option);
-  const bool may_be_empty = std::holds_alternative<Path>(option.value) ||
-                            std::holds_alternative<Group>(option.value) ||
-                            std::holds_alternative<Addresses>(option.value);
+  const bool may_be_empty =
+      std::holds_alternative<Text>(option.value) || std::holds_alternative<Addresses>(option.value);
   return text.empty() && may_be_empty ? "none" : text;
 }
 

@@ -36,8 +36,9 @@ struct Choice {
   std::string ServerOptions::*field;
   std::vector<std::string> accepted;
 };
-struct Path {
+struct Text {
   std::string ServerOptions::*field;
+  std::string accepted = "a path; empty: none";
 };
 struct Switch {
   bool ServerOptions::*field;
@@ -49,10 +50,6 @@ struct Devices {
 // Permissions of a file, as an octal number.
 struct Mode {
   int ServerOptions::*field;
-};
-// A group of this host, by name or number.
-struct Group {
-  std::string ServerOptions::*field;
 };
 struct Addresses {
   std::vector<std::string> ServerOptions::*field;
@@ -68,7 +65,7 @@ struct Option {
   std::string name;
   std::string help;
   std::variant<option_kinds::Bytes, option_kinds::Count, option_kinds::Time, option_kinds::Choice,
-               option_kinds::Path, option_kinds::Switch, option_kinds::Mode, option_kinds::Group,
+               option_kinds::Text, option_kinds::Switch, option_kinds::Mode,
                option_kinds::Addresses, option_kinds::Devices>
       value;
   Reload reload = Reload::kNeedsRestart;

@@ -11,17 +11,6 @@
 
 namespace phasor {
 
-using option_kinds::Addresses;
-using option_kinds::Bytes;
-using option_kinds::Choice;
-using option_kinds::Count;
-using option_kinds::Devices;
-using option_kinds::Group;
-using option_kinds::Mode;
-using option_kinds::Path;
-using option_kinds::Switch;
-using option_kinds::Time;
-
 namespace {
 
 constexpr int64_t kKiB = int64_t{1} << 10;
@@ -33,6 +22,7 @@ constexpr absl::Duration kDay = absl::Hours(24);
 }  // namespace
 
 const std::vector<Option>& Options() {
+  using namespace option_kinds;  // NOLINT: all kinds
   using O = ServerOptions;
   static const auto* const options = new std::vector<Option>{
       {"listen",
@@ -42,7 +32,7 @@ const std::vector<Option>& Options() {
        Mode{&O::socket_mode}},
       {"socket-group",
        "group that owns the server's Unix sockets; the server's user must belong to it",
-       Group{&O::socket_group}},
+       Text{&O::socket_group, "the name or number of a group; empty: none"}},
       {"allow-plaintext",
        "listen without TLS on addresses that other hosts can reach; no effect with "
        "--tls-cert",
@@ -50,18 +40,18 @@ const std::vector<Option>& Options() {
       {"tls-cert",
        "the server's certificate, then those between it and the root, PEM; turns on TLS for "
        "all TCP addresses",
-       Path{&O::tls_cert}},
-      {"tls-key", "private key of --tls-cert, PEM", Path{&O::tls_key}},
+       Text{&O::tls_cert}},
+      {"tls-key", "private key of --tls-cert, PEM", Text{&O::tls_key}},
       {"tls-client-ca",
        "authority that signs the certificates of clients, PEM; if set, every client must "
        "have one",
-       Path{&O::tls_client_ca}},
+       Text{&O::tls_client_ca}},
       {"tokens-file",
        "token hashes, lines of `name sha256:HEX`; if set, every call must have a token, and "
        "reflection is off",
-       Path{&O::tokens_file}},
+       Text{&O::tokens_file}},
       {"policy-file", "who may call what, JSON (docs/security.md); if set, reflection is off",
-       Path{&O::policy_file}},
+       Text{&O::policy_file}},
       {"credentials-reload-interval",
        "how often the server checks the certificate, token and policy files for changes",
        Time{&O::credentials_reload_interval, absl::Milliseconds(100), kDay}},
@@ -97,7 +87,7 @@ const std::vector<Option>& Options() {
       {"tables-dir",
        "directory of learned tables (.safetensors, .npy); uploads are written to it, and "
        "servers with one directory share them",
-       Path{&O::tables_dir}},
+       Text{&O::tables_dir}},
       {"tables-rescan-interval",
        "how often the server looks for tables that others wrote to --tables-dir; 0: only when a "
        "call names a table that it does not know",
@@ -107,7 +97,7 @@ const std::vector<Option>& Options() {
       {"max-tables-bytes", "memory of all learned tables",
        Bytes{&O::max_tables_bytes, kKiB, 16 * kTiB}},
       {"lease-socket", "Unix socket over which clients of this host share memory with the server",
-       Path{&O::lease_socket}},
+       Text{&O::lease_socket}},
       {"max-lease-bytes", "memory that one user may share over --lease-socket",
        Bytes{&O::max_lease_bytes, kKiB, 1024 * kTiB}},
       {"max-leases", "pieces of memory that one user may share over --lease-socket",
@@ -208,17 +198,16 @@ absl::Status CheckMetricsListen(const ServerOptions& o) {
 
 // Checks options of security that depend on each other.
 absl::Status CheckSecurity(const ServerOptions& o) {
-  const auto refuse = [](const char* problem) { return absl::InvalidArgumentError(problem); };
   if (!o.tls_key.empty() && o.tls_cert.empty())
-    return refuse("tls-key: set without tls-cert; set both");
+    return Invalid("tls-key: set without tls-cert; set both");
   if (o.tls_key.empty() && !o.tls_cert.empty())
-    return refuse("tls-cert: set without tls-key; set both");
+    return Invalid("tls-cert: set without tls-key; set both");
   if (!o.tls_client_ca.empty() && o.tls_cert.empty()) {
-    return refuse(
+    return Invalid(
         "tls-client-ca: set without tls-cert; set tls-cert and tls-key, which turn on TLS");
   }
   if (!o.policy_file.empty() && o.tokens_file.empty() && o.tls_client_ca.empty()) {
-    return refuse("policy-file: nobody has an identity; set tokens-file or tls-client-ca too");
+    return Invalid("policy-file: nobody has an identity; set tokens-file or tls-client-ca too");
   }
   if (!o.tls_cert.empty() || o.allow_plaintext) return absl::OkStatus();
   for (const std::string& text : o.listen) {
