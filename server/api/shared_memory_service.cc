@@ -2,14 +2,18 @@
 // Converts messages of SharedMemoryService and sends each to the store of its kind of memory.
 #include "server/api/shared_memory_service.h"
 
+#include <utility>
+
 #include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
-#include "server/api/device_regions.h"
 #include "server/grpc/access.h"
 #include "server/grpc/finish_call.h"
 
 namespace phasor::rpc {
 namespace {
+
+constexpr memory::DeviceRegion::Paths kDevicePaths{"region.cuda_ipc.handle", "region.size_bytes",
+                                                   "region.cuda_ipc.device_uuid", "region.name"};
 
 absl::StatusOr<memory::RegionTerms> TermsOf(const v1::Region& region, absl::Duration longest) {
   memory::RegionTerms terms{.for_everybody = false, .ttl = longest};
@@ -23,6 +27,20 @@ absl::StatusOr<memory::RegionTerms> TermsOf(const v1::Region& region, absl::Dura
   return terms;
 }
 
+absl::Status RegisterOnDevice(const v1::Region& region, const memory::RegionCaller& caller,
+                              const memory::RegionTerms& terms, memory::DeviceRegionStore& store) {
+  const v1::CudaIpcRegion& cuda = region.cuda_ipc();
+  PHASOR_ASSIGN_OR_RETURN(const IpcHandle handle,
+                          memory::IpcHandleFrom(cuda.handle(), kDevicePaths.handle));
+  if (cuda.device_uuid().empty()) return InvalidAt(kDevicePaths.uuid, "not set; must be given");
+  memory::DevicePlace place{.handle = handle,
+                            .offset = cuda.offset_bytes(),
+                            .bytes = region.size_bytes(),
+                            .device_uuid = cuda.device_uuid(),
+                            .read_only = region.read_only()};
+  return store.Register(region.name(), std::move(place), caller, terms, kDevicePaths);
+}
+
 absl::Status Register(const v1::Region& region, const memory::RegionCaller& caller,
                       memory::RegionStore& regions, memory::DeviceRegionStore& devices) {
   PHASOR_ASSIGN_OR_RETURN(const memory::RegionTerms terms, TermsOf(region, regions.lease()));
@@ -34,21 +52,21 @@ absl::Status Register(const v1::Region& region, const memory::RegionCaller& call
                               caller, terms,
                               {"region.posix.key", "region.size_bytes", "region.name"});
     case v1::Region::kCudaIpc:
-      return RegisterDeviceRegion(region, caller, terms, devices);
+      return RegisterOnDevice(region, caller, terms, devices);
     case v1::Region::BACKING_NOT_SET:
       break;
   }
   return Invalid("region.posix: not set; it or region.cuda_ipc must be given");
 }
 
-v1::Region RegionToWire(const memory::NamedRegion& region) {
-  v1::Region out;
+// Lists a region of either kind, without its backing.
+template <typename Named>
+v1::Region& Add(const Named& region, v1::ListResponse* response) {
+  v1::Region& out = *response->add_regions();
   out.set_name(region.name);
   out.set_size_bytes(region.place.bytes);
   out.set_read_only(region.place.read_only);
   out.set_ttl_ms(absl::ToInt64Milliseconds(region.ttl));
-  out.mutable_posix()->set_key(region.place.key);
-  out.mutable_posix()->set_offset_bytes(region.place.offset);
   return out;
 }
 
@@ -95,8 +113,20 @@ grpc::ServerUnaryReactor* SharedMemoryServiceImpl::List(grpc::CallbackServerCont
   if (auto* const refused = RefusedReactor(context)) return refused;
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const memory::RegionCaller caller = RegionCallerOf(*context);
-  for (const auto& region : regions_.List(caller)) *response->add_regions() = RegionToWire(region);
-  for (const auto& region : devices_.List(caller)) *response->add_regions() = RegionToWire(region);
+  for (const memory::NamedRegion& region : regions_.List(caller)) {
+    v1::PosixRegion& posix = *Add(region, response).mutable_posix();
+    posix.set_key(region.place.key);
+    posix.set_offset_bytes(region.place.offset);
+  }
+  for (const memory::NamedDeviceRegion& region : devices_.List(caller)) {
+    v1::Region& out = Add(region, response);
+    out.set_dirty(region.dirty);
+    const memory::DevicePlace& place = region.place;
+    v1::CudaIpcRegion& cuda = *out.mutable_cuda_ipc();
+    cuda.set_handle(reinterpret_cast<const char*>(place.handle.data()), place.handle.size());
+    cuda.set_offset_bytes(place.offset);
+    cuda.set_device_uuid(place.device_uuid);
+  }
   FinishCall(context, reactor, absl::OkStatus());
   return reactor;
 }

@@ -9,6 +9,7 @@
 
 #include <functional>
 
+#include "tests/support/device_backend.h"
 #include "tests/support/shared_memory.h"
 
 namespace phasor::rpc {
@@ -19,6 +20,9 @@ using ::testing::HasSubstr;
 
 class SharedMemoryServiceTest : public ::testing::Test {
  protected:
+  explicit SharedMemoryServiceTest(bool has_device = false)
+      : devices_(has_device ? backend_.cuda().devices() : DeviceList(),
+                 {.enabled = true, .lease = absl::Minutes(10)}, Clock::Real()) {}
   ~SharedMemoryServiceTest() override { server_->Shutdown(); }
   static memory::RegionStoreOptions Enabled() {
     memory::RegionStoreOptions options;
@@ -63,7 +67,8 @@ class SharedMemoryServiceTest : public ::testing::Test {
 
   const testing::SharedMemory memory_{std::string(1000, 'm')};
   memory::RegionStore regions_{Enabled()};
-  memory::DeviceRegionStore devices_{DeviceList(), {.enabled = true}, Clock::Real()};
+  testing::DeviceBackend backend_;
+  memory::DeviceRegionStore devices_;
   SharedMemoryServiceImpl service_{&regions_, &devices_};
   int port_ = 0;
   const std::unique_ptr<grpc::Server> server_ = Serve();
@@ -153,6 +158,68 @@ TEST_F(SharedMemoryServiceTest, WhatIsWrongIsSaid) {
   grpc::ClientContext context;
   v1::RegisterResponse response;
   EXPECT_EQ(stub_->Register(&context, {}, &response).error_code(), Code::INVALID_ARGUMENT);
+}
+
+class DeviceRegionsTest : public SharedMemoryServiceTest {
+ protected:
+  DeviceRegionsTest() : SharedMemoryServiceTest(/*has_device=*/true) {
+    region_.set_name("kv");
+    region_.set_size_bytes(1000);
+    region_.mutable_cuda_ipc()->set_handle(device_memory_->handle_bytes());
+    region_.mutable_cuda_ipc()->set_offset_bytes(24);
+    region_.mutable_cuda_ipc()->set_device_uuid(backend_.cuda().device_uuid());
+  }
+
+  const std::shared_ptr<testing::FakeExport> device_memory_ = backend_.device().Export(4096);
+  v1::Region region_;
+};
+
+TEST_F(DeviceRegionsTest, WhatIsRegisteredIsListedAsItIsKept) {
+  region_.set_read_only(true);
+  region_.set_ttl_ms(5000);
+  ASSERT_TRUE(Register(region_).ok());
+  const v1::ListResponse list = List();
+  ASSERT_EQ(list.regions_size(), 1);
+  EXPECT_EQ(list.regions(0).SerializeAsString(), region_.SerializeAsString());
+}
+
+TEST_F(DeviceRegionsTest, NoneIsKeptLongerThanTheLease) {
+  ASSERT_TRUE(Register(region_).ok());
+  EXPECT_EQ(List().regions(0).ttl_ms(), 600000);
+}
+
+TEST_F(DeviceRegionsTest, EveryFieldIsChecked) {
+  const auto refused = [&](const std::string& message) {
+    const grpc::Status status = Register(region_);
+    EXPECT_EQ(status.error_code(), Code::INVALID_ARGUMENT) << message;
+    EXPECT_THAT(status.error_message(), HasSubstr(message));
+  };
+  const v1::Region good = region_;
+  region_.set_name("");
+  refused("name: 0 bytes");
+  region_ = good;
+  region_.mutable_cuda_ipc()->set_handle("short");
+  refused("region.cuda_ipc.handle: 5 bytes; must be 64");
+  region_.mutable_cuda_ipc()->set_handle(std::string(64, 'x'));
+  refused("region.cuda_ipc.handle: ");
+  region_ = good;
+  region_.mutable_cuda_ipc()->set_offset_bytes(3097);
+  refused(
+      "region.size_bytes: 1000 bytes from 3097; must be within the 4096 bytes of the allocation");
+  region_.mutable_cuda_ipc()->set_offset_bytes(INT64_MAX);
+  refused("region.size_bytes: ");
+  region_ = good;
+  region_.mutable_cuda_ipc()->clear_device_uuid();
+  refused("region.cuda_ipc.device_uuid: not set");
+  region_.mutable_cuda_ipc()->set_device_uuid("GPU-1");
+  refused("region.cuda_ipc.device_uuid: 'GPU-1'");
+  EXPECT_EQ(List().regions_size(), 0);
+}
+
+TEST_F(DeviceRegionsTest, DirtyRegionsSaySo) {
+  ASSERT_TRUE(Register(region_).ok());
+  backend_.Lose();
+  EXPECT_TRUE(List().regions(0).dirty());
 }
 
 }  // namespace
