@@ -8,7 +8,6 @@
 
 #include <vector>
 
-#include "grpc/health/v1/health.grpc.pb.h"
 #include "inference/grpc_service.grpc.pb.h"
 #include "kernels/base/sha256.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
@@ -16,6 +15,7 @@
 #include "server/telemetry/snapshot.h"
 #include "tests/e2e/secure_server.h"
 #include "tests/support/empty_call.h"
+#include "tests/support/is_serving.h"
 #include "tests/support/reflection_call.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
@@ -169,9 +169,7 @@ TEST_F(AccessMatrixTest, HealthIsOpenAndReflectionIsOff) {
   UseTokens({"any"});
   Start();
   const auto channel = testing::NewChannel(Target());
-  testing::TestContext context;
-  grpc::health::v1::HealthCheckResponse response;
-  EXPECT_TRUE(grpc::health::v1::Health::NewStub(channel)->Check(&context, {}, &response).ok());
+  EXPECT_TRUE(testing::IsServing(channel));
   EXPECT_EQ(testing::ReflectionCall(channel).Status().error_code(), Code::UNIMPLEMENTED);
 }
 

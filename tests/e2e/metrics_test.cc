@@ -21,6 +21,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/is_serving.h"
 #include "tests/support/listening_socket.h"
 #include "tests/support/reflection_call.h"
 #include "tests/support/requests.h"
@@ -36,6 +37,7 @@ using grpc::health::v1::Health;
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 using ::testing::HasSubstr;
+using testing::IsServing;
 using testing::NewChannel;
 using ::testing::Not;
 using testing::StartServer;
@@ -161,9 +163,7 @@ TEST_F(MetricsTest, CallsOfMethodsThatThereAreNotShareOneSeries) {
 
 TEST_F(MetricsTest, CallsOfGrpcsOwnServicesHaveTheirNames) {
   Start();
-  TestContext context;
-  HealthCheckResponse response;
-  ASSERT_TRUE(Health::NewStub(channel_)->Check(&context, HealthCheckRequest(), &response).ok());
+  EXPECT_TRUE(IsServing(channel_));
   EXPECT_TRUE(testing::ReflectionCall(channel_).Status().ok());
   const std::string page = Page();
   const std::string started = "grpc_server_call_started_total{grpc_method=\"";
@@ -350,10 +350,7 @@ TEST_F(MetricsTest, AnAddressInUseIsToldAtStart) {
 TEST_F(MetricsTest, TheAdminListenerTellsHealthAndNothingElse) {
   Start();
   const auto admin = NewChannel(server_->admin_listeners()[0]);
-  TestContext health;
-  HealthCheckResponse response;
-  ASSERT_TRUE(Health::NewStub(admin)->Check(&health, HealthCheckRequest(), &response).ok());
-  EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
+  EXPECT_TRUE(IsServing(admin));
   TestContext encode;
   v1::EncodeResponse encoded;
   EXPECT_EQ(PositionEmbeddingService::NewStub(admin)
@@ -364,17 +361,11 @@ TEST_F(MetricsTest, TheAdminListenerTellsHealthAndNothingElse) {
 
 TEST_F(MetricsTest, HealthEverywhereTellsOfAMainListenerThatTakesNoConnections) {
   Start();
-  const auto health_of = [](const std::shared_ptr<grpc::Channel>& channel) {
-    TestContext context;
-    HealthCheckResponse response;
-    EXPECT_TRUE(Health::NewStub(channel)->Check(&context, HealthCheckRequest(), &response).ok());
-    return response.status();
-  };
   const std::string ask =
       std::string(PHASOR_BINARY) + " health --server " + server_->admin_listeners()[0];
   const auto admin = NewChannel(server_->admin_listeners()[0]);
-  EXPECT_EQ(health_of(channel_), HealthCheckResponse::SERVING);  // and stays connected
-  EXPECT_EQ(health_of(admin), HealthCheckResponse::SERVING);
+  EXPECT_TRUE(IsServing(channel_));  // and stays connected
+  EXPECT_TRUE(IsServing(admin));
   EXPECT_EQ(testing::RunShell(ask).status, 0);
   TestContext watching;
   const auto watch = Health::NewStub(admin)->Watch(&watching, HealthCheckRequest());
@@ -384,8 +375,8 @@ TEST_F(MetricsTest, HealthEverywhereTellsOfAMainListenerThatTakesNoConnections) 
   ASSERT_TRUE(testing::BreakListener(server_->listeners()[0]));
   ASSERT_TRUE(watch->Read(&seen));
   EXPECT_EQ(seen.status(), HealthCheckResponse::NOT_SERVING);
-  EXPECT_EQ(health_of(admin), HealthCheckResponse::NOT_SERVING);
-  EXPECT_EQ(health_of(channel_), HealthCheckResponse::NOT_SERVING);
+  EXPECT_FALSE(IsServing(admin));
+  EXPECT_FALSE(IsServing(channel_));
   EXPECT_EQ(ValueOf(Page(), "phasor_serving"), 0);
   const testing::ShellOutcome outcome = testing::RunShell(ask);
   EXPECT_NE(outcome.status, 0);

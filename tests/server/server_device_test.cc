@@ -9,19 +9,19 @@
 #include <cstring>
 #include <string>
 
-#include "grpc/health/v1/health.grpc.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "phasor/v1/shared_memory_service.grpc.pb.h"
 #include "tests/support/device_backend.h"
 #include "tests/support/eventually.h"
+#include "tests/support/is_serving.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
 
 namespace phasor {
 namespace {
 
-using ::grpc::health::v1::HealthCheckResponse;
 using ::testing::HasSubstr;
+using testing::IsServing;
 using Code = grpc::StatusCode;
 using Regions = v1::SharedMemoryService::Stub;
 using Positions = v1::PositionEmbeddingService::Stub;
@@ -84,15 +84,6 @@ class ServerDeviceTest : public ::testing::Test {
         testing::Call(*positions_, &Positions::GetServerInfo, v1::GetServerInfoRequest(), &info)
             .ok());
     return info.device();
-  }
-  HealthCheckResponse::ServingStatus Health(const std::string& service) {
-    const auto stub = grpc::health::v1::Health::NewStub(channel_);
-    grpc::health::v1::HealthCheckRequest request;
-    request.set_service(service);
-    HealthCheckResponse response;
-    EXPECT_TRUE(
-        testing::Call(*stub, &grpc::health::v1::Health::Stub::Check, request, &response).ok());
-    return response.status();
   }
 
   // q and k of some tokens side by side in rows of 24 lanes of the region, in place.
@@ -345,19 +336,18 @@ TEST_F(ChoosingServerTest, AnswersNameWhatComputedThem) {
 TEST_F(ServerDeviceTest, ALostDeviceIsToldOfAndRevivedWithoutACall) {
   EXPECT_EQ(Device().state(), v1::DEVICE_STATE_WORKING);
   EXPECT_EQ(Device().name(), "Fake GPU");
-  EXPECT_EQ(Health("phasor.device"), HealthCheckResponse::SERVING);
+  EXPECT_TRUE(IsServing(channel_, "phasor.device"));
   backend_.Lose();
   EXPECT_EQ(Device().state(), v1::DEVICE_STATE_WAITING);
   EXPECT_EQ(Device().error(), "lost");
   EXPECT_EQ(Device().losses(), 1);
-  EXPECT_EQ(Health("phasor.device"), HealthCheckResponse::NOT_SERVING);
-  EXPECT_EQ(Health(""), HealthCheckResponse::SERVING);
+  EXPECT_FALSE(IsServing(channel_, "phasor.device"));
+  EXPECT_TRUE(IsServing(channel_));
   ASSERT_TRUE(Apply(Inline()).ok());
   EXPECT_EQ(response_.result().info().backend(), "cpu") << "until its wait is over";
   EXPECT_EQ(Register(RegionOf("qkv")).error_code(), Code::UNAVAILABLE);
   seconds_ = 1;
-  EXPECT_TRUE(
-      testing::Eventually([&] { return Health("phasor.device") == HealthCheckResponse::SERVING; }));
+  EXPECT_TRUE(testing::Eventually([&] { return IsServing(channel_, "phasor.device"); }));
   EXPECT_EQ(Device().state(), v1::DEVICE_STATE_WORKING);
   EXPECT_EQ(Device().revivals(), 1);
   ASSERT_TRUE(Apply(Inline()).ok());
@@ -371,7 +361,7 @@ TEST_F(RestartingServerTest, ALostDeviceEndsServing) {
   backend_.Lose();
   EXPECT_EQ(asked, 1);
   EXPECT_EQ(Device().state(), v1::DEVICE_STATE_LOST);
-  EXPECT_EQ(Health(""), HealthCheckResponse::NOT_SERVING);
+  EXPECT_FALSE(IsServing(channel_));
   ASSERT_TRUE(Apply(Inline()).ok()) << "until the process ends";
   EXPECT_EQ(response_.result().info().backend(), "cpu");
   server_->WhenRestartIsDue([&] { ++asked; });

@@ -9,21 +9,21 @@
 #include <string>
 #include <vector>
 
-#include "grpc/health/v1/health.grpc.pb.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "phasor/v1/shared_memory_service.grpc.pb.h"
 #include "proto/convert_move.h"
 #include "tests/support/device_backends.h"
+#include "tests/support/is_serving.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
 
 namespace phasor {
 namespace {
 
-using ::grpc::health::v1::HealthCheckResponse;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::IsServing;
 using Code = grpc::StatusCode;
 using Positions = v1::PositionEmbeddingService::Stub;
 
@@ -82,15 +82,6 @@ class ServerDevicesTest : public ::testing::Test {
         testing::Call(*positions_, &Positions::GetServerInfo, v1::GetServerInfoRequest(), &info)
             .ok());
     return info;
-  }
-  bool IsServing(const std::string& service) {
-    const auto stub = grpc::health::v1::Health::NewStub(channel_);
-    grpc::health::v1::HealthCheckRequest request;
-    request.set_service(service);
-    HealthCheckResponse response;
-    EXPECT_TRUE(
-        testing::Call(*stub, &grpc::health::v1::Health::Stub::Check, request, &response).ok());
-    return response.status() == HealthCheckResponse::SERVING;
   }
 
   testing::DeviceBackends gpus_;
@@ -244,12 +235,12 @@ TEST_F(ServerDevicesTest, EveryDeviceIsListed) {
 }
 
 TEST_F(ServerDevicesTest, HealthTellsOfEachDeviceAndOfAll) {
-  EXPECT_TRUE(IsServing("phasor.device"));
-  EXPECT_TRUE(IsServing("phasor.device.1"));
+  EXPECT_TRUE(IsServing(channel_, "phasor.device"));
+  EXPECT_TRUE(IsServing(channel_, "phasor.device.1"));
   gpus_.Lose(1);
-  EXPECT_FALSE(IsServing("phasor.device.1"));
-  EXPECT_TRUE(IsServing("phasor.device.0"));
-  EXPECT_TRUE(IsServing("phasor.device")) << "three compute";
+  EXPECT_FALSE(IsServing(channel_, "phasor.device.1"));
+  EXPECT_TRUE(IsServing(channel_, "phasor.device.0"));
+  EXPECT_TRUE(IsServing(channel_, "phasor.device")) << "three compute";
   EXPECT_EQ(Info().devices(1).state(), v1::DEVICE_STATE_WAITING);
   EXPECT_EQ(Info().devices(0).state(), v1::DEVICE_STATE_WORKING);
   gpus_.Lose(0);
@@ -257,8 +248,8 @@ TEST_F(ServerDevicesTest, HealthTellsOfEachDeviceAndOfAll) {
   EXPECT_EQ(response_.result().info().backend(), "cuda");
   EXPECT_EQ(gpus_.cuda(2).device_counts().jobs, 1);
   for (const size_t i : {2, 3}) gpus_.Lose(i);
-  EXPECT_FALSE(IsServing("phasor.device"));
-  EXPECT_TRUE(IsServing(""));
+  EXPECT_FALSE(IsServing(channel_, "phasor.device"));
+  EXPECT_TRUE(IsServing(channel_));
   ASSERT_TRUE(Apply(testing::RopeRequestOf(4)).ok());
   EXPECT_EQ(response_.result().info().backend(), "cpu");
 }
@@ -275,7 +266,7 @@ TEST_F(RestartingServerDevicesTest, AnyLossEndsServingOnce) {
   EXPECT_EQ(asked, 1);
   gpus_.Lose(0);
   EXPECT_EQ(asked, 1);
-  EXPECT_FALSE(IsServing(""));
+  EXPECT_FALSE(IsServing(channel_));
 }
 
 }  // namespace
