@@ -28,35 +28,26 @@ struct InferenceServiceOptions {
   double traced_ratio = 0;  // the part of all calls of which spans are exported
 };
 
-// `Base` with `Methods` applied one after another.
-template <typename Base, template <typename> class... Methods>
-struct WithMethods {
-  using Type = Base;
-};
-template <typename Base, template <typename> class First, template <typename> class... Rest>
-struct WithMethods<Base, First, Rest...> {
-  using Type = First<typename WithMethods<Base, Rest...>::Type>;
-};
-
 // Methods with tensors take the received bytes without parsing them. The methods are listed here
 // because the generated CallbackService would give the stream another reactor.
-using Generated = inference::GRPCInferenceService;
-using InferenceServiceBase = WithMethods<
-    Generated::Service, Generated::WithRawCallbackMethod_ModelInfer,
-    Generated::WithRawCallbackMethod_ModelStreamInfer, Generated::WithCallbackMethod_ServerLive,
-    Generated::WithCallbackMethod_ServerReady, Generated::WithCallbackMethod_ModelReady,
-    Generated::WithCallbackMethod_ServerMetadata, Generated::WithCallbackMethod_ModelMetadata,
-    Generated::WithCallbackMethod_ModelConfig, Generated::WithCallbackMethod_ModelStatistics,
-    Generated::WithCallbackMethod_RepositoryIndex,
-    Generated::WithCallbackMethod_RepositoryModelLoad,
-    Generated::WithCallbackMethod_RepositoryModelUnload,
-    Generated::WithCallbackMethod_SystemSharedMemoryStatus,
-    Generated::WithCallbackMethod_SystemSharedMemoryRegister,
-    Generated::WithCallbackMethod_SystemSharedMemoryUnregister,
-    Generated::WithCallbackMethod_CudaSharedMemoryStatus,
-    Generated::WithCallbackMethod_CudaSharedMemoryRegister,
-    Generated::WithCallbackMethod_CudaSharedMemoryUnregister,
-    Generated::WithCallbackMethod_TraceSetting, Generated::WithCallbackMethod_LogSettings>::Type;
+using Rpcs = inference::GRPCInferenceService;
+using WithInference = Rpcs::WithRawCallbackMethod_ModelInfer<
+    Rpcs::WithRawCallbackMethod_ModelStreamInfer<Rpcs::Service>>;
+using WithHealth = Rpcs::WithCallbackMethod_ServerLive<
+    Rpcs::WithCallbackMethod_ServerReady<Rpcs::WithCallbackMethod_ModelReady<WithInference>>>;
+using WithMetadata = Rpcs::WithCallbackMethod_ServerMetadata<Rpcs::WithCallbackMethod_ModelMetadata<
+    Rpcs::WithCallbackMethod_ModelConfig<Rpcs::WithCallbackMethod_ModelStatistics<WithHealth>>>>;
+using WithRepository =
+    Rpcs::WithCallbackMethod_RepositoryIndex<Rpcs::WithCallbackMethod_RepositoryModelLoad<
+        Rpcs::WithCallbackMethod_RepositoryModelUnload<WithMetadata>>>;
+using WithHostMemory = Rpcs::WithCallbackMethod_SystemSharedMemoryStatus<
+    Rpcs::WithCallbackMethod_SystemSharedMemoryRegister<
+        Rpcs::WithCallbackMethod_SystemSharedMemoryUnregister<WithRepository>>>;
+using WithCudaMemory = Rpcs::WithCallbackMethod_CudaSharedMemoryStatus<
+    Rpcs::WithCallbackMethod_CudaSharedMemoryRegister<
+        Rpcs::WithCallbackMethod_CudaSharedMemoryUnregister<WithHostMemory>>>;
+using InferenceServiceBase =
+    Rpcs::WithCallbackMethod_TraceSetting<Rpcs::WithCallbackMethod_LogSettings<WithCudaMemory>>;
 
 // Implements the service. Threads: gRPC calls the methods from its own threads, many at once. No
 // method blocks.
