@@ -4,12 +4,19 @@
 #ifndef PHASOR_SERVER_ADMIN_SERVER_H_
 #define PHASOR_SERVER_ADMIN_SERVER_H_
 
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/config/options.h"
+#include "server/grpc/grpc_server.h"
+#include "server/grpc/health_service.h"
+#include "server/net/listener.h"
 
 namespace phasor {
 
@@ -20,13 +27,22 @@ class AdminServer {
   // INVALID_ARGUMENT: not an address. UNAVAILABLE: an address cannot be bound.
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(
       const ServerOptions& options, const std::vector<std::string>& services);
-  virtual ~AdminServer() = default;
+  ~AdminServer();
 
-  virtual std::vector<std::string> listeners() const = 0;
+  std::vector<std::string> listeners() const { return listener_->addresses(); }
   // Health is NOT_SERVING from now on.
-  virtual void StopServing() = 0;
+  void StopServing() { health_.StopServing(); }
   // Says whether the main listener accepts connections. While it does not, health is NOT_SERVING.
-  virtual void SetAccepting(bool accepting) = 0;
+  void SetAccepting(bool accepting) { health_.SetAccepting(accepting); }
+
+ private:
+  AdminServer(std::unique_ptr<Listener> listener, const std::vector<std::string>& services)
+      : health_(services), listener_(std::move(listener)) {}
+
+  rpc::HealthService health_;
+  const std::unique_ptr<Listener> listener_;
+  grpc::ResourceQuota quota_{"admin"};
+  LimitedServer limited_;
 };
 
 }  // namespace phasor
