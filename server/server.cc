@@ -142,8 +142,7 @@ class GrpcServer final : public Server {
                  Clock::Real()),
         metrics_(rpc::ServiceMethods(AllServiceNames())),
         request_log_({.every = options.log_every}),
-        engine_(EngineOptionsOf(options, metrics_.engine_observer()), backend_.get(),
-                Clock::Real()),
+        engine_(EngineOptionsOf(options, &metrics_.engine), backend_.get(), Clock::Real()),
         service_(&engine_, ServiceOptionsOf(options, tables_.get(), &encoders_,
                                             {&leases_, &regions_, &devices_})),
         table_service_(tables_.get(), options.stream_idle_timeout),
@@ -205,7 +204,7 @@ class GrpcServer final : public Server {
     }
     parts.max_request_bytes = parts.max_response_bytes = options_.max_message_bytes;
     parts.quota = &quota_;
-    parts.observers = {metrics_.call_observer(), &request_log_};
+    parts.observers = {&metrics_.calls, &request_log_};
     if (tracer_ != nullptr) parts.observers.push_back(tracer_.get());
     parts.finished = {
         absl::StrCat(v1::PositionEmbeddingService::service_full_name(), "/"),
@@ -222,9 +221,8 @@ class GrpcServer final : public Server {
       PHASOR_ASSIGN_OR_RETURN(admin_, AdminServer::Start(options_, HealthServices()));
     }
     if (!options_.metrics_listen.empty()) {
-      PHASOR_ASSIGN_OR_RETURN(
-          exporter_,
-          telemetry::Exporter::Start(options_.metrics_listen, metrics_, [this] { return Snap(); }));
+      PHASOR_ASSIGN_OR_RETURN(exporter_, telemetry::ServeMetrics(options_.metrics_listen, &metrics_,
+                                                                 [this] { return Snap(); }));
     }
     return absl::OkStatus();
   }
@@ -360,7 +358,7 @@ class GrpcServer final : public Server {
     }
     snap.inflight_limit_bytes = CurrentOptions().max_inflight_bytes;
     snap.engine = engine_.stats();
-    snap.backend = {backend(), snap.engine.jobs, telemetry::SnapshotsOf(backend_->devices())};
+    snap.devices = telemetry::SnapshotsOf(backend_->devices());
     snap.refusals = security_stats();
     snap.connections = listener_->stats();
     snap.leases = leases_.stats();
@@ -419,8 +417,8 @@ class GrpcServer final : public Server {
   absl::Mutex readiness_mu_;  // also held to report, so that the last report is the current state
   bool serving_ ABSL_GUARDED_BY(readiness_mu_) = true;
   bool accepting_ ABSL_GUARDED_BY(readiness_mu_) = true;
-  std::unique_ptr<AdminServer> admin_;             // may be nullptr
-  std::unique_ptr<telemetry::Exporter> exporter_;  // may be nullptr; reads all of the above
+  std::unique_ptr<AdminServer> admin_;               // may be nullptr
+  std::unique_ptr<telemetry::PageServer> exporter_;  // may be nullptr; reads all of the above
   std::unique_ptr<ListenerWatch> listener_watch_;
   std::unique_ptr<DeviceWatch> device_watch_;  // may be nullptr
   std::unique_ptr<CallbackThreads> threads_;   // may be nullptr

@@ -99,7 +99,7 @@ IdleDevice& Device() {
 // The parts of a server behind gRPC.
 struct ServerParts {
   explicit ServerParts(Backend& runs, memory::Stores stores)
-      : engine({.workers = 1, .observer = metrics.engine_observer()}, &runs, Clock::Real()),
+      : engine({.workers = 1, .observer = &metrics.engine}, &runs, Clock::Real()),
         service(&engine, {.max_message_bytes = 1 << 20,
                           .max_header_bytes = 1 << 20,
                           .max_batch_items = 64,
@@ -219,7 +219,7 @@ Workload CountCall() {
       std::make_shared<telemetry::Metrics>(std::vector<std::string>{std::string(kMethod)});
   return {[metrics] {
     const auto nothing = [] { return std::string(); };
-    rpc::CallObserver* const observer = metrics->call_observer();
+    rpc::CallObserver* const observer = &metrics->calls;
     observer->Started(kMethod);
     observer->Ended({kMethod, 0, "", absl::Microseconds(100), 200, 60, nothing, nothing, {}});
   }};

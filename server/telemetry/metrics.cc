@@ -2,44 +2,19 @@
 // Builds the metrics page: the counted metrics, then the snapshot, then the process.
 #include "server/telemetry/metrics.h"
 
-#include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
 #include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/telemetry/call_metrics.h"
-#include "server/telemetry/engine_metrics.h"
 #include "server/telemetry/gpu_families.h"
 #include "server/telemetry/gpu_reader.h"
 #include "server/telemetry/open_metrics.h"
-#include "server/telemetry/page_server.h"
 #include "server/telemetry/process_families.h"
 #include "server/telemetry/snapshot_families.h"
 
 namespace phasor::telemetry {
-
-class Metrics::Impl {
- public:
-  explicit Impl(absl::Span<const std::string> methods) : calls(&registry, methods) {}
-
-  std::vector<prometheus::MetricFamily> Collect() {
-    engine.Flush();
-    calls.Flush();
-    return registry.Collect();
-  }
-
-  prometheus::Registry registry;
-  EngineMetrics engine{&registry};
-  CallMetrics calls;
-};
-
-Metrics::Metrics(absl::Span<const std::string> methods) : impl_(std::make_shared<Impl>(methods)) {}
-Metrics::~Metrics() = default;
-engine::Observer* Metrics::engine_observer() { return &impl_->engine; }
-rpc::CallObserver* Metrics::call_observer() { return &impl_->calls; }
-
 namespace {
 
 // The format of the Prometheus library: version 0.0.4 of the text format.
@@ -53,24 +28,26 @@ void MoveTo(std::vector<prometheus::MetricFamily>* all,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Exporter>> Exporter::Start(const std::vector<std::string>& addresses,
-                                                          const Metrics& metrics,
-                                                          std::function<Snapshot()> snapshot) {
+absl::StatusOr<std::unique_ptr<PageServer>> ServeMetrics(const std::vector<std::string>& addresses,
+                                                         Metrics* metrics,
+                                                         std::function<Snapshot()> snapshot) {
   PageServerOptions options;
   options.addresses = addresses;
   options.path = "/metrics";
-  options.page = [counted = metrics.impl_, snapshot = std::move(snapshot),
+  options.page = [metrics, snapshot = std::move(snapshot),
                   gpus = std::make_shared<GpuReader>()](std::string_view accept) {
-    std::vector<prometheus::MetricFamily> families = counted->Collect();
+    metrics->engine.Flush();
+    metrics->calls.Flush();
+    std::vector<prometheus::MetricFamily> families = metrics->registry.Collect();
     MoveTo(&families, FamiliesOf(snapshot()));
     MoveTo(&families, ProcessFamilies());
     MoveTo(&families, FamiliesOf(gpus->Read()));
     if (!TakesOpenMetrics(accept)) {
       return Page{kText, prometheus::TextSerializer().Serialize(families)};
     }
-    const auto find = [&counted](const prometheus::MetricFamily& family,
-                                 const prometheus::ClientMetric& metric, size_t bucket) {
-      return counted->calls.ExemplarOf(family, metric, bucket);
+    const auto find = [metrics](const prometheus::MetricFamily& family,
+                                const prometheus::ClientMetric& metric, size_t bucket) {
+      return metrics->calls.ExemplarOf(family, metric, bucket);
     };
     return Page{kOpenMetrics, OpenMetricsText(families, find)};
   };
@@ -80,11 +57,7 @@ absl::StatusOr<std::unique_ptr<Exporter>> Exporter::Start(const std::vector<std:
     return absl::Status(server.status().code(),
                         absl::StrCat("metrics-", server.status().message()));
   }
-  return std::unique_ptr<Exporter>(new Exporter(*std::move(server)));
+  return server;
 }
-
-Exporter::Exporter(std::unique_ptr<PageServer> server) : server_(std::move(server)) {}
-Exporter::~Exporter() = default;
-std::vector<std::string> Exporter::addresses() const { return server_->addresses(); }
 
 }  // namespace phasor::telemetry

@@ -3,6 +3,8 @@
 #ifndef PHASOR_SERVER_TELEMETRY_METRICS_H_
 #define PHASOR_SERVER_TELEMETRY_METRICS_H_
 
+#include <prometheus/registry.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,48 +12,29 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/engine/observer.h"
-#include "server/grpc/call_observer.h"
+#include "server/telemetry/call_metrics.h"
+#include "server/telemetry/engine_metrics.h"
+#include "server/telemetry/page_server.h"
 #include "server/telemetry/snapshot.h"
 
 namespace phasor::telemetry {
 
-// Counts what its observers report. Must outlive their users. Threads: any.
-class Metrics {
- public:
+// What is counted. Must outlive its users. Threads: any.
+struct Metrics {
   // `methods` lists the server's methods as "package.Service/Method".
-  explicit Metrics(absl::Span<const std::string> methods);
-  ~Metrics();
+  explicit Metrics(absl::Span<const std::string> methods) : calls(&registry, methods) {}
 
-  engine::Observer* engine_observer();
-  rpc::CallObserver* call_observer();
-
- private:
-  friend class Exporter;
-  class Impl;
-  const std::shared_ptr<Impl> impl_;
+  prometheus::Registry registry;
+  EngineMetrics engine{&registry};
+  CallMetrics calls;
 };
 
-class PageServer;
-
-// Serves GET /metrics in Prometheus's text format. Threads: those of PageServer.
-class Exporter {
- public:
-  // Listens on addresses "host:port"; port 0 means any free port. `snapshot` is called for every
-  // request, on the exporter's thread. UNAVAILABLE "metrics-listen: ...": an address cannot be
-  // bound.
-  static absl::StatusOr<std::unique_ptr<Exporter>> Start(const std::vector<std::string>& addresses,
-                                                         const Metrics& metrics,
+// Serves GET /metrics in Prometheus's text format. Listens on addresses "host:port"; port 0 means
+// any free port. `metrics` must outlive the server. `snapshot` is called for every request, on the
+// server's thread. UNAVAILABLE "metrics-listen: ...": an address cannot be bound.
+absl::StatusOr<std::unique_ptr<PageServer>> ServeMetrics(const std::vector<std::string>& addresses,
+                                                         Metrics* metrics,
                                                          std::function<Snapshot()> snapshot);
-  ~Exporter();
-
-  // The addresses with their real ports.
-  std::vector<std::string> addresses() const;
-
- private:
-  explicit Exporter(std::unique_ptr<PageServer> server);
-  const std::unique_ptr<PageServer> server_;
-};
 
 }  // namespace phasor::telemetry
 

@@ -51,19 +51,12 @@ inline std::vector<DeviceSnapshot> SnapshotsOf(const DeviceList& devices) {
   return snapshots;
 }
 
-// The backend that computes.
-struct BackendCounts {
-  std::string name;
-  int64_t jobs = 0;                     // items of calls
-  std::vector<DeviceSnapshot> devices;  // empty: it has none
-};
-
 struct Snapshot {
   BuildInfo build;
   bool serving = false;
   int64_t inflight_limit_bytes = 0;
   engine::EngineStats engine;
-  BackendCounts backend;
+  std::vector<DeviceSnapshot> devices;  // of the backend; empty: it has none
   ListenerStats connections;
   Refusals refusals;
   Holding leases;

@@ -84,22 +84,22 @@ void AddDevices(const std::vector<DeviceSnapshot>& devices, FamilyList* list) {
       [](const DeviceSnapshot& d) { return d.revivals; });
 }
 
-void AddBackend(const BackendCounts& b, FamilyList* list) {
+void AddBackend(const Snapshot& s, FamilyList* list) {
   auto& jobs =
       list->Counters("phasor_items_computed_total", "Items of calls, by what computed them");
-  if (b.devices.empty()) {
-    FamilyList::AddTo(&jobs, {{"backend", b.name}}, static_cast<double>(b.jobs));
+  if (s.devices.empty()) {
+    FamilyList::AddTo(&jobs, {{"backend", s.build.backend}}, static_cast<double>(s.engine.jobs));
     return;
   }
   int64_t on_devices = 0, on_cpu = 0;
-  for (const DeviceSnapshot& device : b.devices) {
+  for (const DeviceSnapshot& device : s.devices) {
     const DeviceCounts& d = device.counts;
     on_devices += d.jobs;
     on_cpu += d.jobs_not_for_it + d.jobs_that_it_failed + d.jobs_sooner_on_cpu;
   }
-  FamilyList::AddTo(&jobs, {{"backend", b.name}}, static_cast<double>(on_devices));
+  FamilyList::AddTo(&jobs, {{"backend", s.build.backend}}, static_cast<double>(on_devices));
   FamilyList::AddTo(&jobs, {{"backend", "cpu"}}, static_cast<double>(on_cpu));
-  AddDevices(b.devices, list);
+  AddDevices(s.devices, list);
 }
 
 void AddConnections(const ListenerStats& c, FamilyList* list) {
@@ -126,7 +126,7 @@ void AddHoldings(const Snapshot& s, FamilyList* list) {
   list->Gauge("phasor_lease_bytes", "Their bytes", s.leases.bytes);
   list->Gauge("phasor_regions", "Regions of shared memory that clients named", s.regions.pieces);
   list->Gauge("phasor_region_bytes", "Their bytes", s.regions.bytes);
-  if (!s.backend.devices.empty()) {
+  if (!s.devices.empty()) {
     list->Gauge("phasor_device_regions", "Regions of the devices' memory that clients named",
                 s.device_regions.pieces);
     list->Gauge("phasor_device_region_bytes", "Their bytes", s.device_regions.bytes);
@@ -178,7 +178,7 @@ std::vector<prometheus::MetricFamily> FamiliesOf(const Snapshot& snapshot) {
   FamilyList list;
   AddServer(snapshot, &list);
   AddEngine(snapshot.engine, snapshot.inflight_limit_bytes, &list);
-  AddBackend(snapshot.backend, &list);
+  AddBackend(snapshot, &list);
   AddConnections(snapshot.connections, &list);
   AddRefusals(snapshot.refusals, &list);
   AddHoldings(snapshot, &list);

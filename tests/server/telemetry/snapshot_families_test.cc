@@ -52,7 +52,7 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
   s.engine.batches_full = 34;
   s.engine.batches_most_calls = 35;
   s.engine.batched_calls = 13;
-  s.backend = {"cpu", 36, {}};
+  s.engine.jobs = 36;
   s.connections = {.accepted = 15, .refused = 16, .starved = 17, .connections = 14};
   s.leases = {18, 19};
   s.regions = {20, 21};
@@ -126,10 +126,10 @@ TEST(SnapshotFamiliesTest, EveryFieldHasItsOwnValue) {
 
 TEST(SnapshotFamiliesTest, DevicesAreToldApartFromTheCpuThatStandsIn) {
   Snapshot s;
-  s.backend = {"cuda",
-               100,
-               {{.number = 0, .counts = {false, 1, 2, 3, 4}, .losses = 5, .revivals = 6},
-                {.number = 2, .counts = {true, 10, 20, 30, 40}}}};
+  s.build.backend = "cuda";
+  s.engine.jobs = 100;
+  s.devices = {{.number = 0, .counts = {false, 1, 2, 3, 4}, .losses = 5, .revivals = 6},
+               {.number = 2, .counts = {true, 10, 20, 30, 40}}};
   s.device_regions = {7, 8};
   const std::map<std::string, double> values = ValuesOf(s);
   EXPECT_EQ(values.at("phasor_items_computed_total,backend=cuda"), 11);
@@ -152,7 +152,7 @@ TEST(SnapshotFamiliesTest, DevicesAreToldApartFromTheCpuThatStandsIn) {
 TEST(SnapshotFamiliesTest, NamesAreUniqueAndPrometheusTakesThem) {
   std::set<std::string> names;
   Snapshot snapshot;
-  snapshot.backend.devices.emplace_back();
+  snapshot.devices.emplace_back();
   for (const MetricFamily& family : FamiliesOf(snapshot)) {
     EXPECT_TRUE(prometheus::CheckMetricName(family.name)) << family.name;
     EXPECT_FALSE(family.help.empty()) << family.name;
