@@ -64,22 +64,6 @@ std::vector<EncodeOutput> AllOutputs() {
   return outputs;
 }
 
-constexpr char kBf16Help[] =
-    "Read u2 files as bfloat16: .npy has no bfloat16, so its bits are stored as u2";
-
-// Flags that say how results are shown and stored.
-struct ResultFlags {
-  int64_t columns = 8;
-  bool u2_as_bf16 = false;
-
-  void Add(CLI::App& app) {
-    app.add_option("--columns", columns, "Numbers to print per row; 0 prints all")
-        ->capture_default_str()
-        ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-    app.add_flag("--u2-as-bf16", u2_as_bf16, kBf16Help);
-  }
-};
-
 class EncodeCommand final : public Command {
  public:
   explicit EncodeCommand(CLI::App& parent)
@@ -116,22 +100,7 @@ class EncodeCommand final : public Command {
       call_.add_to = add_to.view();
     }
     PHASOR_ASSIGN_OR_RETURN(const EncodeResult result, client.Encode(call_));
-    const TensorView rows = {result.output, result.bytes.data(), result.bytes.size()};
-    Json json = {{"info", ToJson(result.info)}};
-    if (!output_.empty()) {
-      PHASOR_RETURN_IF_ERROR(WriteNpy(output_, rows));
-      json["output"] = output_;
-    } else if (common_.json) {
-      json["rows"] = ToJson(rows);
-    } else {
-      out << FormatTensor(rows, result_.columns);
-    }
-    if (common_.json) {
-      out << json.dump(2) << "\n";
-    } else {
-      out << FormatInfo(result.info);
-    }
-    return absl::OkStatus();
+    return Show(result, "rows", output_, result_.columns, out);
   }
 
  private:
@@ -231,11 +200,7 @@ class RopeCommand final : public Command {
         out << inputs_[i] << ": " << FormatTensor(tensor, result_.columns);
       }
     }
-    if (common_.json) {
-      out << json.dump(2) << "\n";
-    } else {
-      out << FormatInfo(info);
-    }
+    out << (common_.json ? json.dump(2) + "\n" : FormatInfo(info));
     return absl::OkStatus();
   }
 
@@ -436,6 +401,29 @@ absl::StatusOr<Client> Command::Connect(const ClientOptions& options) const {
   if (runs_ == Runs::kOnServer) return Invalid("--server: not set; must be the address to ask");
   PHASOR_RETURN_IF_ERROR(RefuseWithoutServer(*app_));
   return Client::Connect("inproc:", options);
+}
+
+absl::Status Command::Show(const EncodeResult& result, const char* name, const std::string& path,
+                           int64_t columns, std::ostream& out) const {
+  const TensorView tensor = {result.output, result.bytes.data(), result.bytes.size()};
+  Json json = {{"info", ToJson(result.info)}};
+  if (!path.empty()) {
+    PHASOR_RETURN_IF_ERROR(WriteNpy(path, tensor));
+    json["output"] = path;
+  } else if (common_.json) {
+    json[name] = ToJson(tensor);
+  } else {
+    out << FormatTensor(tensor, columns);
+  }
+  out << (common_.json ? json.dump(2) + "\n" : FormatInfo(result.info));
+  return absl::OkStatus();
+}
+
+void ResultFlags::Add(CLI::App& app) {
+  app.add_option("--columns", columns, "Numbers to print per row; 0 prints all")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  app.add_flag("--u2-as-bf16", u2_as_bf16, kU2Help);
 }
 
 absl::Status CannotPrint() {

@@ -30,6 +30,16 @@ struct CommonFlags {
   ClientOptions Options() const;
 };
 
+// Flags that say how results are shown and stored.
+inline constexpr char kU2Help[] =
+    "Read u2 files as bfloat16: .npy has no bfloat16, so its bits are stored as u2";
+struct ResultFlags {
+  int64_t columns = 8;
+  bool u2_as_bf16 = false;
+
+  void Add(CLI::App& app);
+};
+
 // A subcommand. Threads: one.
 class Command {
  public:
@@ -48,6 +58,9 @@ class Command {
           Runs runs = Runs::kAnywhere);
   absl::StatusOr<Client> Connect() const { return Connect(common_.Options()); }
   absl::StatusOr<Client> Connect(const ClientOptions& options) const;
+  // Writes a result to the .npy `path`, or prints it if that is empty; with --json as `name`.
+  absl::Status Show(const EncodeResult& result, const char* name, const std::string& path,
+                    int64_t columns, std::ostream& out) const;
 
   CommonFlags common_;
 

@@ -19,26 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kU2Help[] =
-    "Read u2 files as bfloat16: .npy has no bfloat16, so its bits are stored as u2";
-
-// Writes a result to the file `path`, or prints it if `path` is empty.
-absl::Status Show(const EncodeResult& result, const std::string& path, int64_t columns,
-                  bool as_json, std::ostream& out) {
-  const TensorView tensor = {result.output, result.bytes.data(), result.bytes.size()};
-  Json json = {{"info", ToJson(result.info)}};
-  if (!path.empty()) {
-    PHASOR_RETURN_IF_ERROR(WriteNpy(path, tensor));
-    json["output"] = path;
-  } else if (as_json) {
-    json["tensor"] = ToJson(tensor);
-  } else {
-    out << FormatTensor(tensor, columns);
-  }
-  out << (as_json ? json.dump(2) + "\n" : FormatInfo(result.info));
-  return absl::OkStatus();
-}
-
 class BiasCommand final : public Command {
  public:
   explicit BiasCommand(CLI::App& parent)
@@ -81,11 +61,7 @@ class BiasCommand final : public Command {
     app()->add_option("--add-to", add_to_,
                       ".npy [heads, queries, keys] of scores to which the biases are added");
     app()->add_option("--output", output_, "Write the result to this .npy instead of printing it");
-    app()
-        ->add_option("--columns", columns_, "Numbers to print per row; 0 prints all")
-        ->capture_default_str()
-        ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-    app()->add_flag("--u2-as-bf16", u2_as_bf16_, kU2Help);
+    result_.Add(*app());
   }
 
   absl::Status Run(std::ostream& out) override {
@@ -98,15 +74,15 @@ class BiasCommand final : public Command {
     }
     NpyArray table, add_to;
     if (!table_file_.empty()) {
-      PHASOR_ASSIGN_OR_RETURN(table, ReadNpy(table_file_, u2_as_bf16_));
+      PHASOR_ASSIGN_OR_RETURN(table, ReadNpy(table_file_, result_.u2_as_bf16));
       call_.table_values = table.view();
     }
     if (!add_to_.empty()) {
-      PHASOR_ASSIGN_OR_RETURN(add_to, ReadNpy(add_to_, u2_as_bf16_));
+      PHASOR_ASSIGN_OR_RETURN(add_to, ReadNpy(add_to_, result_.u2_as_bf16));
       call_.add_to = add_to.view();
     }
     PHASOR_ASSIGN_OR_RETURN(const EncodeResult result, client.AttentionBias(call_));
-    return Show(result, output_, columns_, common_.json, out);
+    return Show(result, "tensor", output_, result_.columns, out);
   }
 
  private:
@@ -124,8 +100,7 @@ class BiasCommand final : public Command {
   std::string table_file_;
   std::string add_to_;
   std::string output_;
-  int64_t columns_ = 8;
-  bool u2_as_bf16_ = false;
+  ResultFlags result_;
 };
 
 std::string ShapeOf(const TableInfo& table) { return ShapeText(table.tensor.shape); }
