@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `phasor bench` and the hidden `phasor echo-server`: their flags, the turns of load between Phasor
 // and the echo server, and the progress display.
-#include "client/cli/bench_command.h"
-
 #include <signal.h>
 #include <unistd.h>
 
@@ -16,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "client/cli/bench_report.h"
 #include "client/cli/bench_task.h"
+#include "client/cli/commands.h"
 #include "client/cli/echo.h"
 #include "client/cli/load.h"
 #include "client/cli/spec_flags.h"
@@ -239,7 +238,7 @@ class EchoServerCommand final : public Command {
 
 }  // namespace
 
-void AddBenchCommands(CLI::App& app, std::vector<std::unique_ptr<Command>>* commands) {
+void AddBenchCommands(CLI::App& app, Commands* commands) {
   commands->push_back(std::make_unique<BenchCommand>(app));
   commands->push_back(std::make_unique<EchoServerCommand>(app));
 }

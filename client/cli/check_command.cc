@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flags, the table and the verdict of check-cache.
-#include "client/cli/check_command.h"
-
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -14,6 +12,7 @@
 #include "client/cli/cache/check.h"
 #include "client/cli/cache/diagnosis.h"
 #include "client/cli/cache/dump.h"
+#include "client/cli/commands.h"
 #include "client/cli/layout_flags.h"
 #include "client/cli/output.h"
 #include "client/cli/spec_flags.h"

@@ -13,16 +13,10 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "client/cli/bench_command.h"
-#include "client/cli/check_command.h"
-#include "client/cli/move_command.h"
 #include "client/cli/npy.h"
 #include "client/cli/output.h"
-#include "client/cli/plot_command.h"
 #include "client/cli/position_flags.h"
 #include "client/cli/spec_flags.h"
-#include "client/cli/table_commands.h"
-#include "client/cli/top_command.h"
 #include "kernels/base/invalid.h"
 #include "kernels/base/nearest_name.h"
 #include "kernels/base/status_macros.h"
@@ -431,8 +425,8 @@ absl::Status CannotPrint() {
       "standard output: cannot be written; is it closed, or its disk full?");
 }
 
-std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app) {
-  std::vector<std::unique_ptr<Command>> commands;
+Commands MakeCommands(CLI::App& app) {
+  Commands commands;
   commands.push_back(std::make_unique<EncodeCommand>(app));
   commands.push_back(std::make_unique<RopeCommand>(app));
   commands.push_back(MakeMoveCommand(app));

@@ -30,9 +30,10 @@ struct CommonFlags {
   ClientOptions Options() const;
 };
 
-// Flags that say how results are shown and stored.
 inline constexpr char kU2Help[] =
     "Read u2 files as bfloat16: .npy has no bfloat16, so its bits are stored as u2";
+
+// Flags that say how results are shown and stored.
 struct ResultFlags {
   int64_t columns = 8;
   bool u2_as_bf16 = false;
@@ -76,9 +77,20 @@ std::string IsAbove0(const std::string& text);
 // The error of a command whose output cannot be written.
 absl::Status CannotPrint();
 
+using Commands = std::vector<std::unique_ptr<Command>>;
+
 // Makes encode, rope, move-keys, check-cache, bias, tables, resolve, presets, plot, health, info,
 // bench and top.
-std::vector<std::unique_ptr<Command>> MakeCommands(CLI::App& app);
+Commands MakeCommands(CLI::App& app);
+
+// Those of them that have files of their own. `bench` comes with `echo-server`, which it starts and
+// --help does not list.
+std::unique_ptr<Command> MakeMoveCommand(CLI::App& parent);
+std::unique_ptr<Command> MakeCheckCommand(CLI::App& parent);
+std::unique_ptr<Command> MakePlotCommand(CLI::App& parent);
+std::unique_ptr<Command> MakeTopCommand(CLI::App& parent);
+void AddTableCommands(CLI::App& app, Commands* commands);
+void AddBenchCommands(CLI::App& app, Commands* commands);
 
 // Call it after `app` refused its arguments. An error about the first flag or subcommand that is
 // unknown, with the nearest right name, or that stands in the wrong place; empty when something

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/commands.h"
 #include "client/cli/layout_flags.h"
 #include "client/cli/npy.h"
 #include "client/cli/output.h"

@@ -3,19 +3,15 @@
 #ifndef PHASOR_CLIENT_CLI_MOVE_COMMAND_H_
 #define PHASOR_CLIENT_CLI_MOVE_COMMAND_H_
 
-#include <memory>
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "client/cli/commands.h"
 #include "kernels/request/move_keys.h"
 
 namespace phasor::cli {
 
 // Parses "first:count:from:to" or "first:count:from:to:to_first". INVALID_ARGUMENT: anything else.
 absl::StatusOr<KeyRun> ParseKeyRun(std::string_view text);
-
-std::unique_ptr<Command> MakeMoveCommand(CLI::App& parent);
 
 }  // namespace phasor::cli
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `phasor plot`: its flags, and the files that it writes.
-#include "client/cli/plot_command.h"
-
 #include <string>
 #include <vector>
 
+#include "client/cli/commands.h"
 #include "client/cli/output.h"
 #include "client/cli/plot.h"
 #include "client/cli/position_flags.h"

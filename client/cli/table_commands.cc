@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The subcommands `bias` and `tables`: their flags and how they run.
-#include "client/cli/table_commands.h"
-
 #include <string>
 
+#include "client/cli/commands.h"
 #include "client/cli/npy.h"
 #include "client/cli/output.h"
 #include "client/cli/position_flags.h"
@@ -226,7 +225,7 @@ class TablesDeleteCommand final : public Command {
 
 }  // namespace
 
-void AddTableCommands(CLI::App& app, std::vector<std::unique_ptr<Command>>* commands) {
+void AddTableCommands(CLI::App& app, Commands* commands) {
   commands->push_back(std::make_unique<BiasCommand>(app));
   CLI::App* const tables =
       app.add_subcommand("tables", "List, download, upload or delete learned tables of a server");

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `phasor top`: reads the metrics page again and again, and draws or prints the values.
-#include "client/cli/top_command.h"
-
 #include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "client/cli/commands.h"
 #include "client/cli/metrics_fetch.h"
 #include "client/cli/metrics_page.h"
 #include "client/cli/terminal.h"

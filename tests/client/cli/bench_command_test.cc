@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests `phasor bench` as a user calls it, in process and against a server in this process.
-#include "client/cli/bench_command.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

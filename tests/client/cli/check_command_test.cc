@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests `phasor check-cache` on files. check_cache_test.py has the faults of engines.
-#include "client/cli/check_command.h"
-
 #include <cstdint>
 #include <iterator>
 #include <random>

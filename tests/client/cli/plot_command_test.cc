@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests `phasor plot`: its pictures, and flags that do not fit.
-#include "client/cli/plot_command.h"
-
 #include <filesystem>
 #include <sstream>
 #include <string>
 
+#include "client/cli/commands.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the subcommands `bias` and `tables` against a server in this process.
-#include "client/cli/table_commands.h"
-
 #include <string>
 #include <vector>
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests `phasor top` as a user calls it, with a server in this process.
-#include "client/cli/top_command.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
