@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metric families whose values are read at every scrape rather than counted here.
+// Metric families whose values are read at every scrape rather than counted here. docs/metrics.md
+// lists them.
 #ifndef PHASOR_SERVER_TELEMETRY_FAMILIES_H_
 #define PHASOR_SERVER_TELEMETRY_FAMILIES_H_
 
@@ -40,6 +41,18 @@ class FamilyList {
 
   std::vector<prometheus::MetricFamily> families_;
 };
+
+struct Snapshot;
+std::vector<prometheus::MetricFamily> FamiliesOf(const Snapshot& snapshot);
+
+// The readings have the names of Triton Inference Server, which its tools expect. Leaves out
+// families for which no GPU has a value.
+struct GpuReadings;
+std::vector<prometheus::MetricFamily> FamiliesOf(const GpuReadings& readings);
+
+// The process_ metrics that all Prometheus client libraries have, read from /proc. Leaves out
+// values that cannot be read.
+std::vector<prometheus::MetricFamily> ProcessFamilies();
 
 }  // namespace phasor::telemetry
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats readings of GPUs as metric families.
-#include "server/telemetry/gpu_families.h"
-
 #include "server/telemetry/families.h"
+#include "server/telemetry/gpu_reader.h"
 
 namespace phasor::telemetry {
 

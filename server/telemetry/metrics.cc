@@ -8,11 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/telemetry/gpu_families.h"
+#include "server/telemetry/families.h"
 #include "server/telemetry/gpu_reader.h"
 #include "server/telemetry/open_metrics.h"
-#include "server/telemetry/process_families.h"
-#include "server/telemetry/snapshot_families.h"
 
 namespace phasor::telemetry {
 namespace {

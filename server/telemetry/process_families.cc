@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads process metrics from /proc.
-#include "server/telemetry/process_families.h"
-
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -83,12 +81,11 @@ std::vector<prometheus::MetricFamily> ProcessFamilies() {
   const std::filesystem::directory_iterator open_files("/proc/self/fd", error);
   if (!error) {
     const auto count = std::distance(open_files, std::filesystem::directory_iterator());
-    list.Gauge("process_open_fds", "Open file descriptors", static_cast<double>(count));
+    list.Gauge("process_open_fds", "Open file descriptors", count);
   }
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    list.Gauge("process_max_fds", "File descriptors that may be open",
-               static_cast<double>(limit.rlim_cur));
+    list.Gauge("process_max_fds", "File descriptors that may be open", limit.rlim_cur);
   }
   return list.Take();
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats a snapshot as metric families.
-#include "server/telemetry/snapshot_families.h"
-
 #include "absl/strings/str_cat.h"
 #include "server/telemetry/families.h"
+#include "server/telemetry/snapshot.h"
 
 namespace phasor::telemetry {
 namespace {
@@ -58,8 +57,7 @@ void AddEngine(const engine::EngineStats& e, int64_t limit_bytes, FamilyList* li
 void AddDevices(const std::vector<DeviceSnapshot>& devices, FamilyList* list) {
   const auto add = [&](prometheus::MetricFamily& family, auto value_of) {
     for (const DeviceSnapshot& d : devices) {
-      FamilyList::AddTo(&family, {{"device", absl::StrCat(d.number)}},
-                        static_cast<double>(value_of(d)));
+      FamilyList::AddTo(&family, {{"device", absl::StrCat(d.number)}}, value_of(d));
     }
   };
   add(list->Counters("phasor_device_items_total", "Items of calls that the device computed"),
@@ -69,7 +67,7 @@ void AddDevices(const std::vector<DeviceSnapshot>& devices, FamilyList* list) {
   for (const DeviceSnapshot& d : devices) {
     const auto add_reason = [&](const char* reason, int64_t items) {
       FamilyList::AddTo(&fallbacks, {{"device", absl::StrCat(d.number)}, {"reason", reason}},
-                        static_cast<double>(items));
+                        items);
     };
     add_reason("not_for_device", d.counts.jobs_not_for_it);
     add_reason("device_failed", d.counts.jobs_that_it_failed);
@@ -88,7 +86,7 @@ void AddBackend(const Snapshot& s, FamilyList* list) {
   auto& jobs =
       list->Counters("phasor_items_computed_total", "Items of calls, by what computed them");
   if (s.devices.empty()) {
-    FamilyList::AddTo(&jobs, {{"backend", s.build.backend}}, static_cast<double>(s.engine.jobs));
+    FamilyList::AddTo(&jobs, {{"backend", s.build.backend}}, s.engine.jobs);
     return;
   }
   int64_t on_devices = 0, on_cpu = 0;
@@ -97,8 +95,8 @@ void AddBackend(const Snapshot& s, FamilyList* list) {
     on_devices += d.jobs;
     on_cpu += d.jobs_not_for_it + d.jobs_that_it_failed + d.jobs_sooner_on_cpu;
   }
-  FamilyList::AddTo(&jobs, {{"backend", s.build.backend}}, static_cast<double>(on_devices));
-  FamilyList::AddTo(&jobs, {{"backend", "cpu"}}, static_cast<double>(on_cpu));
+  FamilyList::AddTo(&jobs, {{"backend", s.build.backend}}, on_devices);
+  FamilyList::AddTo(&jobs, {{"backend", "cpu"}}, on_cpu);
   AddDevices(s.devices, list);
 }
 

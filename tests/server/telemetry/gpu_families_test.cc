@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the metric families of GPU readings.
-#include "server/telemetry/gpu_families.h"
-
 #include <gtest/gtest.h>
 #include <prometheus/text_serializer.h>
+
+#include "server/telemetry/families.h"
+#include "server/telemetry/gpu_reader.h"
 
 namespace phasor::telemetry {
 namespace {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the process_ metrics.
-#include "server/telemetry/process_families.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "server/net/listen_socket.h"
+#include "server/telemetry/families.h"
 
 namespace phasor::telemetry {
 namespace {

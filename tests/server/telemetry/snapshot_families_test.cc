@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the metric families of a snapshot.
-#include "server/telemetry/snapshot_families.h"
-
 #include <gtest/gtest.h>
 #include <prometheus/check_names.h>
 
 #include <map>
 #include <set>
 #include <string>
+
+#include "server/telemetry/families.h"
+#include "server/telemetry/snapshot.h"
 
 namespace phasor::telemetry {
 namespace {
