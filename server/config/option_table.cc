@@ -32,8 +32,8 @@ std::string Accepted(const Bytes& v) {
 }
 std::string Accepted(const Count& v) { return absl::StrCat(v.min, " to ", v.max); }
 std::string Accepted(const Time& v) {
-  return absl::StrCat(v.zero_is_off ? "0, or " : "", FormatTime(v.min), " to ", FormatTime(v.max),
-                      " (ms, s, m, h)");
+  return absl::StrCat(v.zero_is_off ? "0, or " : "", absl::FormatDuration(v.min), " to ",
+                      absl::FormatDuration(v.max), " (ms, s, m, h)");
 }
 std::string Accepted(const Choice& v) { return absl::StrJoin(v.accepted, ", "); }
 std::string Accepted(const Text& v) { return v.accepted; }
@@ -48,7 +48,9 @@ std::string TextIn(const ServerOptions& o, const Bytes& v) { return FormatBytes(
 std::string TextIn(const ServerOptions& o, const Count& v) {
   return std::visit([&o](auto field) { return absl::StrCat(o.*field); }, v.field);
 }
-std::string TextIn(const ServerOptions& o, const Time& v) { return FormatTime(o.*v.field); }
+std::string TextIn(const ServerOptions& o, const Time& v) {
+  return absl::FormatDuration(o.*v.field);
+}
 std::string TextIn(const ServerOptions& o, const Choice& v) { return o.*v.field; }
 std::string TextIn(const ServerOptions& o, const Text& v) { return o.*v.field; }
 std::string TextIn(const ServerOptions& o, const Switch& v) {

@@ -54,8 +54,6 @@ std::optional<absl::Duration> ParseTime(const std::string& text) {
   return valid ? std::optional(time) : std::nullopt;
 }
 
-std::string FormatTime(absl::Duration time) { return absl::FormatDuration(time); }
-
 std::optional<int> ParseMode(const std::string& text) {
   int mode = 0;
   const char* const end = text.data() + text.size();

@@ -18,7 +18,6 @@ std::string FormatBytes(int64_t bytes);
 
 // Parses "250ms", "10s", "1h30m", "0". nullopt: not a finite duration.
 std::optional<absl::Duration> ParseTime(const std::string& text);
-std::string FormatTime(absl::Duration time);
 
 // Parses permissions of a file: three or four octal digits, "660" or "0660". nullopt: another text.
 std::optional<int> ParseMode(const std::string& text);

@@ -4,8 +4,6 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/client_unary_call.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,6 +19,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "phasor/v1/position_embedding_service.grpc.pb.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/http_get.h"
 #include "tests/support/is_serving.h"
 #include "tests/support/listening_socket.h"
 #include "tests/support/reflection_call.h"
@@ -48,17 +47,7 @@ using v1::PositionEmbeddingService;
 
 constexpr char kEncode[] = "phasor.v1.PositionEmbeddingService/Encode";
 
-// The answer to GET /metrics, all of it.
-std::string Scrape(const std::string& address) {
-  const FileDescriptor socket = ConnectTo(address);
-  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
-  EXPECT_EQ(write(socket.get(), request.data(), request.size()),
-            static_cast<ssize_t>(request.size()));
-  std::string page;
-  char part[4096];
-  for (ssize_t got; (got = read(socket.get(), part, sizeof(part))) > 0;) page.append(part, got);
-  return page;
-}
+std::string Scrape(const std::string& address) { return testing::HttpGet(address, "/metrics"); }
 
 // The value on the line that begins with `series` and a space; -1 if there is none.
 double ValueOf(const std::string& page, const std::string& series) {
@@ -281,13 +270,8 @@ TEST(GpuMetricsTest, WhatTheDriverTellsIsOnThePageAndNothingWithoutADriver) {
 
 TEST_F(MetricsTest, OtherPathsAreNotFound) {
   Start();
-  const FileDescriptor socket = ConnectTo(server_->metrics_listeners()[0]);
-  const std::string request = "GET /../etc/passwd HTTP/1.0\r\n\r\n";
-  ASSERT_EQ(write(socket.get(), request.data(), request.size()),
-            static_cast<ssize_t>(request.size()));
-  char answer[4096] = {};
-  ASSERT_GT(read(socket.get(), answer, sizeof(answer) - 1), 0);
-  EXPECT_THAT(answer, HasSubstr(" 404 "));
+  EXPECT_THAT(testing::HttpGet(server_->metrics_listeners()[0], "/../etc/passwd"),
+              HasSubstr(" 404 "));
 }
 
 TEST_F(MetricsTest, ScrapesGoOnBesideConnectionsThatSayNothing) {
@@ -315,13 +299,7 @@ TEST_F(MetricsTest, AScrapeThatIsUnderWayAtTheEndReadsNothingThatIsGone) {
     std::vector<std::thread> scrapers;
     for (int i = 0; i < 3; ++i) {
       scrapers.emplace_back([&ended, address = server_->metrics_listeners()[0]] {
-        while (!ended) {
-          const FileDescriptor socket = ConnectTo(address);
-          if (!socket.valid()) break;
-          const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
-          send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL);
-          WaitForClose(socket.get());
-        }
+        while (!ended) Scrape(address);
       });
     }
     EXPECT_THAT(Page(), HasSubstr("phasor_serving 1"));

@@ -3,6 +3,7 @@
 #ifndef PHASOR_TESTS_SUPPORT_HTTP_GET_H_
 #define PHASOR_TESTS_SUPPORT_HTTP_GET_H_
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <string>
@@ -17,7 +18,8 @@ inline std::string HttpGet(const std::string& address, const std::string& path) 
   const FileDescriptor fd = ConnectTo(address);
   const std::string request =
       absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
-  if (!fd.valid() || write(fd.get(), request.data(), request.size()) < 0) return "";
+  if (!fd.valid()) return "";
+  if (send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return "";
   std::string answer;
   char part[4096];
   for (ssize_t n; (n = read(fd.get(), part, sizeof(part))) > 0;) {

@@ -46,10 +46,10 @@ TEST(ParseTimeTest, RefusesNumbersWithoutUnitAndInfinity) {
   }
 }
 
-TEST(FormatTimeTest, IsReadBack) {
+TEST(ParseTimeTest, ReadsWhatAbseilWrites) {
   for (const absl::Duration time : {absl::ZeroDuration(), absl::Milliseconds(250), absl::Minutes(5),
                                     absl::Hours(24) + absl::Seconds(1)}) {
-    EXPECT_EQ(ParseTime(FormatTime(time)), time);
+    EXPECT_EQ(ParseTime(absl::FormatDuration(time)), time);
   }
 }
 
