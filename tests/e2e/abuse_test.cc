@@ -22,9 +22,9 @@
 #include "tests/support/eventually.h"
 #include "tests/support/http2_frames.h"
 #include "tests/support/process_memory.h"
-#include "tests/support/replica.h"
 #include "tests/support/requests.h"
 #include "tests/support/running_server.h"
+#include "tests/support/server_process.h"
 #include "tests/support/socket_client.h"
 
 namespace phasor {
@@ -40,12 +40,12 @@ using testing::kHello;
 using testing::kMiB;
 using testing::MemoryOf;
 using testing::NewChannel;
-using testing::Replica;
 using testing::Send;
+using testing::ServerProcess;
 using v1::PositionEmbeddingService;
 
 // That a call over a new connection is answered. Prints how soon: the target is 5 s.
-void ExpectServes(const Replica& server, const char* when) {
+void ExpectServes(const ServerProcess& server, const char* when) {
   testing::TestContext context;
   const absl::Time begun = absl::Now();
   v1::EncodeResponse response;
@@ -57,7 +57,7 @@ void ExpectServes(const Replica& server, const char* when) {
 }
 
 TEST(AbuseTest, ABombOfZerosIsNotUnpacked) {
-  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ServerProcess server({"--threads=1"});
   ExpectServes(server, "before");
   const int64_t before = MemoryOf(server.pid(), "VmHWM");
   v1::ApplyRoPERequest request;
@@ -82,7 +82,7 @@ TEST(AbuseTest, ABombOfZerosIsNotUnpacked) {
 // The listener for health and channelz has the same limits.
 TEST(AbuseTest, TheAdminListenerUnpacksNothingEither) {
   const std::string path = ::testing::TempDir() + "/phasor-abuse-admin.sock";
-  Replica server(PHASOR_SERVER_BINARY, {"--threads=1", "--admin-listen=unix:" + path});
+  ServerProcess server({"--threads=1", "--admin-listen=unix:" + path});
   const auto stub = grpc::health::v1::Health::NewStub(NewChannel("unix:" + path));
   grpc::health::v1::HealthCheckResponse response;
   grpc::ClientContext first;
@@ -100,7 +100,7 @@ TEST(AbuseTest, TheAdminListenerUnpacksNothingEither) {
 }
 
 TEST(AbuseTest, WatchesKeepNoNames) {
-  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ServerProcess server({"--threads=1"});
   ExpectServes(server, "before");
   const auto stub = grpc::health::v1::Health::NewStub(NewChannel(server.address()));
   grpc::health::v1::HealthCheckRequest request;
@@ -123,7 +123,7 @@ TEST(AbuseTest, WatchesKeepNoNames) {
 // What is read takes time in proportion to its bytes, or is refused: the square of as many keys or
 // parameters would be seconds of the only worker for each call.
 TEST(AbuseTest, ManyKeysAndManyParametersAreRefusedByName) {
-  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ServerProcess server({"--threads=1"});
   const auto channel = NewChannel(server.address());
   v1::EncodeRequest encode = testing::EncodeRequestOf(1);
   std::string config = R"({"model_type": "llama", "head_dim": 64)";
@@ -160,7 +160,7 @@ TEST(AbuseTest, ManyKeysAndManyParametersAreRefusedByName) {
 
 // The widest specs, each asked for once: the cache has room for some 30 of them.
 TEST(AbuseTest, PlansOfManySpecsStayWithinTheirMemory) {
-  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ServerProcess server({"--threads=1"});
   ExpectServes(server, "before");
   const int64_t before = MemoryOf(server.pid(), "VmRSS");
   const auto stub = PositionEmbeddingService::NewStub(NewChannel(server.address()));
@@ -179,7 +179,7 @@ TEST(AbuseTest, PlansOfManySpecsStayWithinTheirMemory) {
 
 // Else the tests below would show nothing.
 TEST(AbuseTest, CallsByHandAreCalls) {
-  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ServerProcess server({"--threads=1"});
   const FileDescriptor peer = ConnectTo(server.address());
   ASSERT_TRUE(Send(peer, std::string(kHello) + CallHeaders(kEndHeaders) +
                              testing::MessageData("", testing::kEndStream)));
@@ -195,9 +195,8 @@ TEST(AbuseTest, CallsByHandAreCalls) {
 // Peers that send a byte now and then: of their hello, of headers that never end, and of a message
 // of 1000 bytes; and streams that send nothing.
 TEST(AbuseTest, SlowLorisesAreShownTheDoor) {
-  Replica server(PHASOR_SERVER_BINARY,
-                 {"--threads=1", "--handshake-timeout=1s", "--stream-idle-timeout=1s",
-                  "--max-connection-age=1s", "--max-connection-age-grace=1s"});
+  ServerProcess server({"--threads=1", "--handshake-timeout=1s", "--stream-idle-timeout=1s",
+                        "--max-connection-age=1s", "--max-connection-age-grace=1s"});
   struct Loris {
     FileDescriptor fd;
     std::string next;  // what it sends each time; of a hello, the letter that is due
@@ -241,7 +240,7 @@ TEST(AbuseTest, UnfinishedMessagesCostWhatTheySent) {
   constexpr int kCalls = 100;
   constexpr size_t kSent = 32 << 10;  // of a message, which is what a call may send unasked
   for (const auto& [frame_bytes, most] : {std::pair<size_t, double>{64, 3}, {250, 2}}) {
-    Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+    ServerProcess server({"--threads=1"});
     std::vector<FileDescriptor> peers;
     for (int i = 0; i < kCalls; ++i) {
       peers.push_back(ConnectTo(server.address()));
@@ -269,7 +268,7 @@ TEST(AbuseTest, UnfinishedMessagesCostWhatTheySent) {
 // As many frames of one byte as a call may send unasked would hold a megabyte.
 TEST(AbuseTest, MessagesInTinyFramesEndTheConnection) {
   constexpr int kCalls = 100;
-  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ServerProcess server({"--threads=1"});
   ExpectServes(server, "before");
   const int64_t before = MemoryOf(server.pid(), "VmRSS");
   std::string frames;
@@ -290,7 +289,7 @@ TEST(AbuseTest, MessagesInTinyFramesEndTheConnection) {
 // so many others that the call is refused for its metadata, which is when gRPC 1.51 to 1.52
 // aborted.
 TEST(AbuseTest, OddHeadersCostNobodyElseAnything) {
-  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ServerProcess server({"--threads=1"});
   const auto header = [](const std::string& name, const std::string& value) {
     return std::string(1, '\0') + testing::HpackText(name) + testing::HpackText(value);
   };
@@ -327,7 +326,7 @@ int64_t Flood(const FileDescriptor& peer, const std::string& frame, int64_t most
 // Header blocks that never end (CVE-2024-27316 and its kin): gRPC 1.51 keeps twice their bytes.
 TEST(AbuseTest, EndlessHeadersEndTheConnection) {
   constexpr int64_t kMost = 256 * kMiB;
-  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ServerProcess server({"--threads=1"});
   ExpectServes(server, "before");
   const int64_t before = MemoryOf(server.pid(), "VmHWM");
   for (const size_t frame_bytes : {size_t{0}, size_t{1}, size_t{16000}}) {
@@ -349,7 +348,7 @@ TEST(AbuseTest, EndlessHeadersEndTheConnection) {
 // connection and over many, one after the other.
 TEST(AbuseTest, ResetStreamsAreCheap) {
   constexpr uint32_t kStreams = 50000;
-  Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+  ServerProcess server({"--threads=1"});
   ExpectServes(server, "before");
   const int64_t before = MemoryOf(server.pid(), "VmHWM");
   const std::string cancel("\0\0\0\x08", 4);
@@ -393,7 +392,7 @@ TEST(AbuseTest, StreamsThatTheServerMustResetAreCheap) {
         Frame(FrameType::kWindowUpdate, 0, "\x7f\xff\xff\xff"),
         Frame(FrameType::kData, 0, std::string("\7\0\0\0\0", 5)),
         Frame(FrameType::kData, 0, std::string("\0\xff\xff\xff\xff", 5))}) {
-    Replica server(PHASOR_SERVER_BINARY, {"--threads=1"});
+    ServerProcess server({"--threads=1"});
     ExpectServes(server, "before");
     const int64_t before = MemoryOf(server.pid(), "VmHWM");
     FileDescriptor hostile;
@@ -425,8 +424,8 @@ TEST(AbuseTest, IdleConnectionsUpToTheLimitOfDescriptors) {
   // 28,000 ports lead from one address to another.
   const int idle = static_cast<int>(std::min<rlim_t>((limit.rlim_max - 200) / 2, 25000));
   const std::string most = std::to_string(idle + 10);
-  Replica server(PHASOR_SERVER_BINARY, {"--threads=1", "--max-connections=" + most,
-                                        "--max-connections-per-peer=" + most});
+  ServerProcess server(
+      {"--threads=1", "--max-connections=" + most, "--max-connections-per-peer=" + most});
   ExpectServes(server, "before");
   const int64_t before = MemoryOf(server.pid(), "VmRSS");
   {

@@ -78,7 +78,6 @@ class FleetTest : public ::testing::Test {
     replicas_.clear();
     for (int i = 0; i < kReplicas; ++i) {
       replicas_.push_back(std::make_unique<Replica>(
-          PHASOR_SERVER_BINARY,
           std::vector<std::string>{"--threads=1", "--drain-delay=" + drain_delay}));
     }
   }

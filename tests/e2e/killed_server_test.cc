@@ -75,8 +75,7 @@ class KilledServerTest : public ::testing::Test {
   static inline const std::vector<int64_t> kShape{kTokens, kHeads, kHeadDim};
 
   const testing::TempDir directory_;
-  testing::Replica server_{PHASOR_SERVER_BINARY,
-                           {"--threads=2", "--lease-socket=" + directory_.path() + "/lease"}};
+  testing::Replica server_{{"--threads=2", "--lease-socket=" + directory_.path() + "/lease"}};
   const Client client_ = *Client::Connect(server_.address());
   SharedMemory memory_ = *SharedMemory::Ordinary(1);
   std::vector<float> before_, rotated_;

@@ -35,10 +35,8 @@ class SharedTablesTest : public ::testing::Test {
  protected:
   SharedTablesTest() {
     for (int i = 0; i < kServers; ++i) {
-      servers_.push_back(std::make_unique<Replica>(
-          PHASOR_SERVER_BINARY,
-          std::vector<std::string>{"--tables-dir=" + directory_.path(),
-                                   "--tables-rescan-interval=100ms", "--threads=1"}));
+      servers_.push_back(std::make_unique<Replica>(std::vector<std::string>{
+          "--tables-dir=" + directory_.path(), "--tables-rescan-interval=100ms", "--threads=1"}));
       clients_.push_back(*Client::Connect(servers_.back()->address(), {.max_attempts = 1}));
     }
   }

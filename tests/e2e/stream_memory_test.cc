@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,7 +16,7 @@
 #include "tests/support/large_rope.h"
 #include "tests/support/process_memory.h"
 #include "tests/support/running_server.h"
-#include "tests/support/subprocess.h"
+#include "tests/support/server_process.h"
 
 namespace phasor {
 namespace {
@@ -25,31 +24,20 @@ namespace {
 using testing::kMiB;
 using testing::LargeRopeAt;
 using testing::LargeRopePayload;
+using testing::MemoryOf;
+using testing::ServerProcess;
 using v1::PositionEmbeddingService;
 
 constexpr int64_t kTokenBytes = testing::kLargeTokenBytes;
 
-class ServerProcess : public testing::Subprocess {
- public:
-  explicit ServerProcess(std::vector<std::string> flags = {}) : Subprocess(Command(flags)) {
-    address_ = nlohmann::json::parse(ReadLine())["listeners"][0];
-  }
-  std::unique_ptr<PositionEmbeddingService::Stub> Connect() const {
-    // Small windows: what a caller's transport takes in for it is not the server's any more.
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64 << 10);
-    return PositionEmbeddingService::NewStub(testing::NewChannel(address_, arguments));
-  }
-  int64_t Memory(const std::string& name) const { return testing::MemoryOf(pid(), name); }
-
- private:
-  static std::vector<std::string> Command(std::vector<std::string> flags) {
-    flags.insert(flags.begin(), {PHASOR_SERVER_BINARY, "--threads=2", "--listen=127.0.0.1:0"});
-    return flags;
-  }
-  std::string address_;
-};
+// Small windows: what a caller's transport takes in for it is not the server's any more.
+std::unique_ptr<PositionEmbeddingService::Stub> ConnectWithSmallWindows(
+    const ServerProcess& server) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64 << 10);
+  return PositionEmbeddingService::NewStub(testing::NewChannel(server.address(), arguments));
+}
 
 TEST(StreamMemoryTest, AStreamOfAnyLengthHoldsFewOfItsChunks) {
   const char* mib = std::getenv("PHASOR_STREAM_MIB");
@@ -57,8 +45,8 @@ TEST(StreamMemoryTest, AStreamOfAnyLengthHoldsFewOfItsChunks) {
   const int64_t run = 4 * kMiB / kTokenBytes;
   const int64_t tokens = bytes / kTokenBytes;
   const std::string payload = LargeRopePayload(run);
-  const ServerProcess server;
-  const auto stub = server.Connect();
+  const ServerProcess server({"--threads=2"});
+  const auto stub = ConnectWithSmallWindows(server);
   grpc::ClientContext context;
   const auto stream = stub->StreamApplyRoPE(&context);
   std::thread writer([&] {
@@ -94,7 +82,7 @@ TEST(StreamMemoryTest, AStreamOfAnyLengthHoldsFewOfItsChunks) {
   writer.join();
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_EQ(received, tokens);
-  const int64_t peak = server.Memory("VmHWM");
+  const int64_t peak = MemoryOf(server.pid(), "VmHWM");
   RecordProperty("peak_mib", std::to_string(peak / kMiB));
   std::printf("%ld MiB streamed, at most %ld MiB resident\n", static_cast<long>(bytes / kMiB),
               static_cast<long>(peak / kMiB));
@@ -115,9 +103,10 @@ TEST(StreamMemoryTest, ReadersThatDoNotReadHoldLittleMoreThanTheByteBudget) {
   static constexpr int kItems = 40;
   constexpr int64_t kByteBudget = 256 * kMiB;
   constexpr int64_t kTokens = 16;  // 256 KiB
-  const ServerProcess server({"--max-inflight-bytes=256MiB", "--stream-window-bytes=64KiB"});
-  const auto stub = server.Connect();
-  const auto probing = server.Connect();  // a connection of its own
+  const ServerProcess server(
+      {"--threads=2", "--max-inflight-bytes=256MiB", "--stream-window-bytes=64KiB"});
+  const auto stub = ConnectWithSmallWindows(server);
+  const auto probing = ConnectWithSmallWindows(server);  // a connection of its own
   v1::ApplyRoPERequest probe;
   *probe.mutable_item() = LargeRopeAt(0, 64);
   probe.add_raw(LargeRopePayload(64));
@@ -127,7 +116,7 @@ TEST(StreamMemoryTest, ReadersThatDoNotReadHoldLittleMoreThanTheByteBudget) {
     return probing->ApplyRoPE(&context, probe, &response).error_code();
   };
   ASSERT_EQ(call_probe(), grpc::StatusCode::OK);
-  const int64_t base = server.Memory("VmRSS");
+  const int64_t base = MemoryOf(server.pid(), "VmRSS");
 
   v1::StreamApplyRoPERequest request;
   *request.mutable_item() = LargeRopeAt(7, kTokens);
@@ -145,7 +134,7 @@ TEST(StreamMemoryTest, ReadersThatDoNotReadHoldLittleMoreThanTheByteBudget) {
   while (call_probe() != grpc::StatusCode::UNAVAILABLE) {
     ASSERT_LT(written, kReaders) << "the budget was never spent";
   }
-  const int64_t full = server.Memory("VmRSS");
+  const int64_t full = MemoryOf(server.pid(), "VmRSS");
   // All at once: those that read nothing hold the budget that the others wait for.
   for (SlowReader& reader : readers) {
     reader.reader = std::thread([&reader] {
@@ -161,7 +150,7 @@ TEST(StreamMemoryTest, ReadersThatDoNotReadHoldLittleMoreThanTheByteBudget) {
     reader.writer.join();
     EXPECT_TRUE(reader.stream->Finish().ok());
   }
-  const int64_t peak = server.Memory("VmHWM");
+  const int64_t peak = MemoryOf(server.pid(), "VmHWM");
   std::printf("base %ld, full %ld, peak %ld MiB\n", static_cast<long>(base / kMiB),
               static_cast<long>(full / kMiB), static_cast<long>(peak / kMiB));
   // What gRPC has received of the next messages, and the blocks of memory that it shares between

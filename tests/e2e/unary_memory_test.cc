@@ -15,8 +15,8 @@
 #include "proto/raw_message.h"
 #include "tests/support/large_rope.h"
 #include "tests/support/process_memory.h"
-#include "tests/support/replica.h"
 #include "tests/support/running_server.h"
+#include "tests/support/server_process.h"
 
 namespace phasor {
 namespace {
@@ -63,7 +63,7 @@ std::string LastToken(grpc::GenericStub* stub, const grpc::ByteBuffer& request) 
 
 TEST(UnaryMemoryTest, LargeCallsHoldARequestAndAnAnswer) {
   const std::string payload = testing::LargeRopePayload(kTokens);
-  const testing::Replica server(PHASOR_SERVER_BINARY, {"--threads=2"});
+  const testing::ServerProcess server({"--threads=2"});
   grpc::GenericStub stub(testing::NewChannel(server.address()));
   const auto payloads = [&server](const std::string& name) {
     return static_cast<double>(testing::MemoryOf(server.pid(), name)) / kPayload;

@@ -8,33 +8,23 @@
 
 #include <cstdlib>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tests/support/subprocess.h"
+#include "tests/support/server_process.h"
 
 namespace phasor::testing {
 
 // A phasor-server that can be killed, stopped and started again at the same addresses.
 class Replica {
  public:
-  explicit Replica(std::string binary, std::vector<std::string> flags)
-      : command_{std::move(binary)}, address_("127.0.0.1:0") {
-    command_.insert(command_.end(), flags.begin(), flags.end());
-    Start();
-  }
+  explicit Replica(std::vector<std::string> flags) : flags_(std::move(flags)) { Start(); }
 
   // Returns when it serves.
   void Start() {
-    std::vector<std::string> command = command_;
-    command.push_back("--listen=" + address_);
-    process_ = std::make_unique<Subprocess>(command);
-    const std::string line = process_->ReadLine();
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    ASSERT_TRUE(json.is_object() && json.value("event", "") == "serving") << line;
-    address_ = json["listeners"].back();
+    process_ = std::make_unique<ServerProcess>(flags_, address_);
+    address_ = process_->address();
   }
   // Calls that reach it from now on wait.
   void Pause() { process_->Signal(SIGSTOP); }
@@ -49,14 +39,13 @@ class Replica {
     Start();
   }
 
-  pid_t pid() const { return process_->pid(); }
   const std::string& address() const { return address_; }
   int port() const { return std::atoi(address_.c_str() + address_.rfind(':') + 1); }
 
  private:
-  std::vector<std::string> command_;
-  std::string address_;
-  std::unique_ptr<Subprocess> process_;
+  const std::vector<std::string> flags_;
+  std::string address_ = "127.0.0.1:0";
+  std::unique_ptr<ServerProcess> process_;
 };
 
 }  // namespace phasor::testing

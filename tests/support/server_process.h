@@ -23,11 +23,12 @@ inline std::vector<std::string> ServerCommandLine(std::vector<std::string> flags
   return flags;
 }
 
-// A running phasor-server on a free port. Threads: one.
+// A running phasor-server, on a free port unless told otherwise. Threads: one.
 class ServerProcess : public Subprocess {
  public:
-  explicit ServerProcess(std::vector<std::string> flags = {})
-      : Subprocess(WithListen(std::move(flags))) {
+  explicit ServerProcess(std::vector<std::string> flags = {},
+                         const std::string& address = "127.0.0.1:0")
+      : Subprocess(WithListen(std::move(flags), address)) {
     const nlohmann::json line = ReadEvent();
     EXPECT_EQ(line["event"], "serving");
     address_ = line["listeners"][0];
@@ -47,8 +48,9 @@ class ServerProcess : public Subprocess {
   }
 
  private:
-  static std::vector<std::string> WithListen(std::vector<std::string> flags) {
-    flags.push_back("--listen=127.0.0.1:0");
+  static std::vector<std::string> WithListen(std::vector<std::string> flags,
+                                             const std::string& address) {
+    flags.push_back("--listen=" + address);
     return ServerCommandLine(std::move(flags));
   }
   std::string address_, backend_, metrics_address_;
