@@ -23,7 +23,7 @@ using ::testing::StartsWith;
 class ClientDeviceErrorsTest : public ClientDeviceTest {
  protected:
   static RopeCall Rope(std::vector<RopeTensor> tensors) {
-    return {.spec = kTurn, .positions = IntegerRange{.count = 4}, .tensors = std::move(tensors)};
+    return {.spec = kLlama, .positions = IntegerRange{.count = 4}, .tensors = std::move(tensors)};
   }
   absl::Status Apply(RopeCall call) const { return tcp_.ApplyRoPE(std::move(call)).status(); }
   // Until gRPC, which waits before it connects to where nobody was, has a connection again.

@@ -34,7 +34,7 @@ class ClientDeviceMoveTest : public ClientDeviceTest {
                      .page_size = kDevicePageSize,
                      .heads = 2,
                      .head_dim = 64}};
-    call.specs = {{.spec = kTurn}};
+    call.specs = {{.spec = kLlama}};
     for (int64_t i = 0; i < kDeviceLayers; ++i) {
       call.layers.push_back({.spec = 0, .place = {0, i * kDeviceLayerBytes}});
     }

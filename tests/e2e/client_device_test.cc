@@ -18,7 +18,7 @@ using ::testing::Each;
 // What `x`, [tokens, heads, 64], becomes in process.
 std::vector<float> Turned(const Client& here, std::vector<float> x, int64_t tokens) {
   const int64_t heads = tokens == 0 ? 1 : static_cast<int64_t>(x.size()) / tokens / 64;
-  EXPECT_THAT(here.ApplyRoPE(kTurn, IntegerRange{.start = 5, .count = tokens},
+  EXPECT_THAT(here.ApplyRoPE(kLlama, IntegerRange{.start = 5, .count = tokens},
                              {MutableView(x, {tokens, heads, 64})}),
               IsOk());
   return x;
@@ -41,14 +41,14 @@ TEST_F(ClientDeviceTest, RotationsHaveTheBytesOfThoseInProcess) {
         std::memcpy(data() + 128, expected.data(), expected.size());
         const IntegerRange positions{.start = 5, .count = tokens};
         ASSERT_THAT(
-            here_.ApplyRoPE(kTurn, positions, {MutableTensorView{desc, expected.data(), bytes}}),
+            here_.ApplyRoPE(kLlama, positions, {MutableTensorView{desc, expected.data(), bytes}}),
             IsOk());
         const MutableTensorView tensor = memory.View(desc, 128);
         const int64_t copies = device().calls("CopyToHost");
-        auto info = client.ApplyRoPE(kTurn, positions, {{tensor, memory.View(desc, 1 << 19)}});
+        auto info = client.ApplyRoPE(kLlama, positions, {{tensor, memory.View(desc, 1 << 19)}});
         ASSERT_THAT(info, IsOk());
         EXPECT_EQ(std::memcmp(data() + (1 << 19), expected.data(), expected.size()), 0);
-        info = client.ApplyRoPE(kTurn, positions, {tensor});
+        info = client.ApplyRoPE(kLlama, positions, {tensor});
         ASSERT_THAT(info, IsOk());
         EXPECT_EQ(std::memcmp(data() + 128, expected.data(), expected.size()), 0) << "in place";
         EXPECT_EQ(info->backend, "cuda");
@@ -67,11 +67,11 @@ TEST_F(ClientDeviceTest, FusedBuffersAreRotatedInPlace) {
   const std::vector<int64_t> strides = {kRow, kHead, 1};
   const auto k = absl::MakeSpan(rows).subspan(3 * kHead);
   const IntegerRange positions{.count = kTokens};
-  ASSERT_THAT(here_.ApplyRoPE(kTurn, positions,
+  ASSERT_THAT(here_.ApplyRoPE(kLlama, positions,
                               {MutableView(rows, {kTokens, 3, kHead}, strides),
                                MutableView(k, {kTokens, 1, kHead}, strides)}),
               IsOk());
-  ASSERT_THAT(tcp_.ApplyRoPE(kTurn, positions,
+  ASSERT_THAT(tcp_.ApplyRoPE(kLlama, positions,
                              {memory.View(Heads(kTokens, 3, strides), 256),
                               memory.View(Heads(kTokens, 1, strides), 256 + 3 * kHead * 4)}),
               IsOk());
@@ -92,7 +92,7 @@ TEST_F(ClientDeviceTest, ACallMayMixMemoryOfAllKinds) {
     std::vector<float> from_device(q.size());
     std::memcpy(leased->data(), q.data(), q.size() * sizeof(float));
     const auto info =
-        unix_.ApplyRoPE(kTurn, IntegerRange{.start = 5, .count = kTokens},
+        unix_.ApplyRoPE(kLlama, IntegerRange{.start = 5, .count = kTokens},
                         {{memory.View(Heads(kTokens, 3)), MutableView(from_device, shape)},
                          {View(q, shape), memory.View(Heads(kTokens, 3), 1 << 19)},
                          MutableView(leased->span<float>(), shape)});
@@ -137,7 +137,7 @@ TEST_F(ClientDeviceTest, ItemsOfBatchesMayLieThere) {
   Put(0, q);
   const IntegerRange positions{.start = 5, .count = 4};
   const auto call = [&](const RopeTensor& tensor) {
-    return RopeCall{.spec = kTurn, .positions = positions, .tensors = {tensor}};
+    return RopeCall{.spec = kLlama, .positions = positions, .tensors = {tensor}};
   };
   const auto results = tcp_.BatchApplyRoPE({call(memory.View(Heads(4, 1))),
                                             call(memory.View(Heads(4, 1), memory.size())),
@@ -170,12 +170,12 @@ TEST_F(ClientDeviceTest, ItemsOfStreamsMayLieThere) {
     const auto stream = client.StreamApplyRoPE();
     for (int64_t id = 0; id < 3; ++id) {
       Put(id * 4096, q);
-      ASSERT_THAT(stream->Write(id, {.spec = kTurn,
+      ASSERT_THAT(stream->Write(id, {.spec = kLlama,
                                      .positions = IntegerRange{.start = 5, .count = 4},
                                      .tensors = {memory.View(Heads(4, 1), id * 4096)}}),
                   IsOk());
     }
-    EXPECT_THAT(stream->Write(9, {.spec = kTurn, .tensors = {memory.View(Heads(4, 1), -4)}}),
+    EXPECT_THAT(stream->Write(9, {.spec = kLlama, .tensors = {memory.View(Heads(4, 1), -4)}}),
                 testing::StatusIs(testing::kInvalid,
                                   "item.tensors[0].tensor.device.offset_bytes: "
                                   "-4; must be in [0, 1040384]"));
@@ -206,7 +206,7 @@ TEST_F(ClientDeviceTest, AsynchronousCallsAndOtherConnectionsFindIt) {
   std::vector<float> mine = q;
   for (int turn = 0; turn < 6; ++turn) {
     Put(0, q);
-    RopeCall call{.spec = kTurn,
+    RopeCall call{.spec = kLlama,
                   .positions = IntegerRange{.start = 5, .count = 4},
                   .tensors = {memory.View(Heads(4, 1))}};
     EXPECT_THAT(client.ApplyRoPEAsync(call).get(), IsOk());
@@ -225,7 +225,7 @@ TEST_F(ClientDeviceTest, KeysAndValuesGoToPages) {
   const TensorDesc pages{Dtype::kFloat32, {kPages, kSlots, 1, kHead}, {}};
   const auto bytes = static_cast<int64_t>(keys.size() * sizeof(float));
   const auto call = [&](MutableTensorView key_cache, MutableTensorView value_cache) {
-    RopeCall made{.spec = kTurn, .positions = IntegerRange{.start = 5, .count = kTokens}};
+    RopeCall made{.spec = kLlama, .positions = IntegerRange{.start = 5, .count = kTokens}};
     made.tensors = {{View(k, {kTokens, 1, kHead}), std::move(key_cache)}};
     made.paged = PagedWrite{.values = {View(k, {kTokens, 1, kHead}), std::move(value_cache)},
                             .slot_mapping = View(slots, {kTokens})};
@@ -270,7 +270,7 @@ TEST_F(ClientDeviceTest, MemoryIsUnregisteredWithItsOwner) {
     second = std::move(moved);
     EXPECT_EQ(first.size() + moved.size(), 0);
     EXPECT_EQ(device().open_mappings(), 1);
-    EXPECT_THAT(tcp_.ApplyRoPE(kTurn, {1}, {second.View(Heads(1, 1))}), IsOk());
+    EXPECT_THAT(tcp_.ApplyRoPE(kLlama, {1}, {second.View(Heads(1, 1))}), IsOk());
   }
   EXPECT_EQ(device().open_mappings(), 0);
 

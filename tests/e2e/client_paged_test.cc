@@ -2,7 +2,6 @@
 // Tests paged caches and FLOAT8 end to end: over TCP with caches in the message, over a Unix socket
 // with caches in leased memory, and in process. Compares with a loop that writes rotated rows to
 // their slots.
-#include <unistd.h>
 
 #include <cstring>
 #include <limits>
@@ -64,12 +63,7 @@ struct PagedCase {
 
 class ClientPagedTest : public ClientServerTest {
  protected:
-  void SetUp() override {
-    ServerOptions options;
-    options.lease_socket =
-        ::testing::TempDir() + "/phasor_paged_" + std::to_string(getpid()) + ".sock";
-    Start(options);
-  }
+  void SetUp() override { Start(Options()); }
 
   // Rows of a dense call of the same type, which knows nothing of pages. Values are turned by 0.
   Cells Rows(const PagedCase& c, const Cells& x, int64_t heads, Dtype type, bool values) const {

@@ -12,6 +12,7 @@
 #include "client/client.h"
 #include "gtest/gtest.h"
 #include "server/server.h"
+#include "tests/support/running_server.h"
 
 namespace phasor {
 
@@ -23,14 +24,18 @@ class ClientServerTest : public ::testing::Test {
     const std::string path =
         ::testing::TempDir() + "/phasor_e2e_" + std::to_string(getpid()) + ".sock";
     options.listen = {"127.0.0.1:0", "unix:" + path};
-    options.log_level = "off";
-    auto server =
-        backend == nullptr ? Server::Start(options) : Server::Start(options, std::move(backend));
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
+    server_ = testing::StartServer(options, std::move(backend));
+    ASSERT_NE(server_, nullptr);
     tcp_ = Connect(server_->listeners()[0]);
     unix_ = Connect("unix:" + path);
     here_ = Connect("inproc:");
+  }
+  // Options with a lease socket.
+  static ServerOptions Options() {
+    ServerOptions options;
+    options.lease_socket =
+        ::testing::TempDir() + "/phasor_lease_" + std::to_string(getpid()) + ".sock";
+    return options;
   }
   static Client Connect(const std::string& target, const ClientOptions& options = {}) {
     auto client = Client::Connect(target, options);
@@ -43,6 +48,8 @@ class ClientServerTest : public ::testing::Test {
   Client unix_{nullptr};
   Client here_{nullptr};
 };
+
+inline const Spec kLlama = {.preset = "llama-2", .head_dim = 64};
 
 }  // namespace phasor
 

@@ -4,8 +4,6 @@
 #ifndef PHASOR_TESTS_E2E_DEVICE_SERVER_H_
 #define PHASOR_TESTS_E2E_DEVICE_SERVER_H_
 
-#include <unistd.h>
-
 #include <cstring>
 #include <memory>
 #include <string>
@@ -26,10 +24,8 @@ class ClientDeviceTest : public ClientServerTest {
 
   void SetUp() override { StartOnDevice(); }
   void StartOnDevice() {
-    ServerOptions options;
+    ServerOptions options = Options();
     options.shared_memory = true;
-    options.lease_socket =
-        ::testing::TempDir() + "/phasor_device_" + std::to_string(getpid()) + ".sock";
     Start(options, backend_->Take());
   }
 
@@ -69,8 +65,6 @@ class ClientDeviceTest : public ClientServerTest {
   std::unique_ptr<testing::DeviceBackend> backend_ = std::make_unique<testing::DeviceBackend>();
   const std::shared_ptr<testing::FakeExport> memory_ = device().Export(int64_t{1} << 20);
 };
-
-inline const Spec kTurn = {.preset = "llama-2", .head_dim = 64};
 
 }  // namespace phasor
 

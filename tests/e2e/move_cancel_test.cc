@@ -112,8 +112,8 @@ class MoveCancelTest : public ClientServerTest {
   void SetUp() override {
     auto one_thread = std::make_unique<HeldBackend>(cpu_.get());
     backend_ = one_thread.get();
-    Start(ClientSharedOptions(), std::move(one_thread));
-    auto leases = client_internal::LeaseClient::Connect(ClientSharedOptions().lease_socket,
+    Start(Options(), std::move(one_thread));
+    auto leases = client_internal::LeaseClient::Connect(Options().lease_socket,
                                                         unix_.GetServerInfo()->lease_instance);
     ASSERT_TRUE(leases.ok()) << leases.status();
     leases_ = *std::move(leases);
@@ -133,12 +133,6 @@ class MoveCancelTest : public ClientServerTest {
     token_ = leased->token;
   }
   void TearDown() override { server_.reset(); }  // before what its backend runs on
-  static ServerOptions ClientSharedOptions() {
-    ServerOptions options;
-    options.lease_socket =
-        ::testing::TempDir() + "/phasor_cancel_" + std::to_string(getpid()) + ".sock";
-    return options;
-  }
 
   // Moves what is left in `memory`, in process.
   absl::StatusOr<MoveResult> MoveHere(std::byte* memory) const {

@@ -3,8 +3,6 @@
 #ifndef PHASOR_TESTS_E2E_SHARED_SERVER_H_
 #define PHASOR_TESTS_E2E_SHARED_SERVER_H_
 
-#include <unistd.h>
-
 #include <cstring>
 #include <string>
 #include <utility>
@@ -18,12 +16,6 @@ namespace phasor {
 class ClientSharedTest : public ClientServerTest {
  protected:
   void SetUp() override { Start(Options()); }
-  static ServerOptions Options() {
-    ServerOptions options;
-    options.lease_socket =
-        ::testing::TempDir() + "/phasor_lease_" + std::to_string(getpid()) + ".sock";
-    return options;
-  }
 
   static SharedMemory Shared(const Client& client, int64_t bytes) {
     auto memory = client.AllocateShared(bytes);
@@ -49,8 +41,6 @@ class ClientSharedTest : public ClientServerTest {
     return {desc, data, *SpannedBytes(desc, "x")};
   }
 };
-
-inline const Spec kLlama = {.preset = "llama-2", .head_dim = 64};
 
 }  // namespace phasor
 
