@@ -20,19 +20,19 @@ namespace {
 
 constexpr int64_t kMaxChunkBytes = int64_t{1} << 30;
 
-// Runs `start` with a callback and waits until the callback is called.
-template <typename T, typename Start>
-absl::StatusOr<T> Wait(Start start) {
+// Calls `method` of the connection and waits for its answer.
+template <typename Answer, typename Method, typename... Arguments>
+Answer Wait(Connection& connection, Method method, Arguments&&... arguments) {
   // These live on this stack frame: the callback does not touch them after it has woken the waiting
   // thread.
   std::mutex mutex;
   std::condition_variable answered;
-  std::optional<absl::StatusOr<T>> result;
-  start(Done<T>([&](absl::StatusOr<T> answer) {
+  std::optional<Answer> result;
+  (connection.*method)(std::forward<Arguments>(arguments)..., [&](Answer answer) {
     std::lock_guard lock(mutex);
     result = std::move(answer);
     answered.notify_one();
-  }));
+  });
   std::unique_lock lock(mutex);
   answered.wait(lock, [&] { return result.has_value(); });
   return *std::move(result);
@@ -103,18 +103,15 @@ absl::StatusOr<RunInfo> Client::Encode(const Spec& spec, PositionList positions,
 
 absl::StatusOr<EncodeResult> Client::Encode(EncodeCall call, const CallOptions& options) const {
   FillPins(call, options.pins);
-  return Wait<EncodeResult>([&](Done<EncodeResult> done) {
-    connection_->Encode(std::move(call), Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<EncodeResult>>(*connection_, &Connection::Encode, std::move(call),
+                                            Context(options, true));
 }
 
 absl::StatusOr<std::vector<absl::StatusOr<EncodeResult>>> Client::BatchEncode(
     std::vector<EncodeCall> calls, const CallOptions& options) const {
   FillPins(calls, options.pins);
-  using Results = std::vector<absl::StatusOr<EncodeResult>>;
-  return Wait<Results>([&](Done<Results> done) {
-    connection_->BatchEncode(std::move(calls), Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<std::vector<absl::StatusOr<EncodeResult>>>>(
+      *connection_, &Connection::BatchEncode, std::move(calls), Context(options, true));
 }
 
 void Client::EncodeAsync(EncodeCall call, Done<EncodeResult> done,
@@ -134,18 +131,15 @@ absl::StatusOr<RunInfo> Client::ApplyRoPE(const Spec& spec, PositionList positio
 
 absl::StatusOr<RunInfo> Client::ApplyRoPE(RopeCall call, const CallOptions& options) const {
   FillPins(call, options.pins);
-  return Wait<RunInfo>([&](Done<RunInfo> done) {
-    connection_->ApplyRoPE(std::move(call), Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<RunInfo>>(*connection_, &Connection::ApplyRoPE, std::move(call),
+                                       Context(options, true));
 }
 
 absl::StatusOr<std::vector<absl::StatusOr<RunInfo>>> Client::BatchApplyRoPE(
     std::vector<RopeCall> calls, const CallOptions& options) const {
   FillPins(calls, options.pins);
-  using Results = std::vector<absl::StatusOr<RunInfo>>;
-  return Wait<Results>([&](Done<Results> done) {
-    connection_->BatchApplyRoPE(std::move(calls), Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<std::vector<absl::StatusOr<RunInfo>>>>(
+      *connection_, &Connection::BatchApplyRoPE, std::move(calls), Context(options, true));
 }
 
 void Client::ApplyRoPEAsync(RopeCall call, Done<RunInfo> done, const CallOptions& options) const {
@@ -169,25 +163,20 @@ absl::StatusOr<RunInfo> Client::ApplyRoPEInChunks(RopeCall call, const ChunkOpti
   PHASOR_RETURN_IF_ERROR(client_internal::ToRequest(call, client_internal::kItemPath).status());
   auto entries = client_internal::CutBatch(call);
   if (!entries.has_value()) return ApplyRoPE(std::move(call), options);
-  return Wait<RunInfo>([&](Done<RunInfo> done) {
-    connection_->ApplyRoPEInChunks(*std::move(entries), chunks, Context(options, true),
-                                   std::move(done));
-  });
+  return Wait<absl::StatusOr<RunInfo>>(*connection_, &Connection::ApplyRoPEInChunks,
+                                       *std::move(entries), chunks, Context(options, true));
 }
 
 absl::StatusOr<SharedMemory> Client::AllocateShared(int64_t bytes,
                                                     const CallOptions& options) const {
-  return Wait<SharedMemory>([&](Done<SharedMemory> done) {
-    connection_->AllocateShared(bytes, Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<SharedMemory>>(*connection_, &Connection::AllocateShared, bytes,
+                                            Context(options, true));
 }
 
 absl::StatusOr<DeviceMemory> Client::RegisterDeviceMemory(CudaIpcAllocation allocation,
                                                           const CallOptions& options) const {
-  return Wait<DeviceMemory>([&](Done<DeviceMemory> done) {
-    connection_->RegisterDeviceMemory(std::move(allocation), Context(options, true),
-                                      std::move(done));
-  });
+  return Wait<absl::StatusOr<DeviceMemory>>(*connection_, &Connection::RegisterDeviceMemory,
+                                            std::move(allocation), Context(options, true));
 }
 
 std::unique_ptr<EncodeStream> Client::StreamEncode(const CallOptions& options) const {
@@ -201,26 +190,22 @@ std::unique_ptr<RopeStream> Client::StreamApplyRoPE(const CallOptions& options) 
 absl::StatusOr<EncodeResult> Client::AttentionBias(BiasCall call,
                                                    const CallOptions& options) const {
   FillPins(call, options.pins);
-  return Wait<EncodeResult>([&](Done<EncodeResult> done) {
-    connection_->AttentionBias(std::move(call), Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<EncodeResult>>(*connection_, &Connection::AttentionBias,
+                                            std::move(call), Context(options, true));
 }
 
 absl::StatusOr<MoveResult> Client::MoveKeys(MoveCall call, const CallOptions& options) const {
   FillPins(call, options.pins);
-  return Wait<MoveResult>([&](Done<MoveResult> done) {
-    connection_->MoveKeys(std::move(call), Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<MoveResult>>(*connection_, &Connection::MoveKeys, std::move(call),
+                                          Context(options, true));
 }
 
 absl::StatusOr<std::vector<absl::StatusOr<MoveResult>>> Client::BatchMoveKeys(
     std::vector<MoveCall> calls, const CallOptions& options) const {
   PHASOR_RETURN_IF_ERROR(client_internal::CheckPoolsApart(calls));
   FillPins(calls, options.pins);
-  using Results = std::vector<absl::StatusOr<MoveResult>>;
-  return Wait<Results>([&](Done<Results> done) {
-    connection_->BatchMoveKeys(std::move(calls), Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<std::vector<absl::StatusOr<MoveResult>>>>(
+      *connection_, &Connection::BatchMoveKeys, std::move(calls), Context(options, true));
 }
 
 std::unique_ptr<MoveStream> Client::StreamMoveKeys(const CallOptions& options) const {
@@ -232,9 +217,8 @@ absl::StatusOr<std::vector<TableInfo>> Client::ListTables(const CallOptions& opt
   std::vector<TableInfo> tables;
   std::string page_token;
   do {
-    auto page = Wait<TablePage>([&](Done<TablePage> done) {
-      connection_->ListTables(page_token, context, std::move(done));
-    });
+    auto page =
+        Wait<absl::StatusOr<TablePage>>(*connection_, &Connection::ListTables, page_token, context);
     if (!page.ok()) return std::move(page).status();
     for (TableInfo& table : page->tables) tables.push_back(std::move(table));
     page_token = std::move(page->next_page_token);
@@ -243,77 +227,62 @@ absl::StatusOr<std::vector<TableInfo>> Client::ListTables(const CallOptions& opt
 }
 
 absl::StatusOr<TableStorage> Client::GetTableStorage(const CallOptions& options) const {
-  auto page = Wait<TablePage>([&](Done<TablePage> done) {
-    connection_->ListTables("", Context(options, true), std::move(done));
-  });
+  auto page = Wait<absl::StatusOr<TablePage>>(*connection_, &Connection::ListTables, "",
+                                              Context(options, true));
   if (!page.ok()) return std::move(page).status();
   return std::move(page->storage);
 }
 
 absl::StatusOr<TableInfo> Client::GetTable(std::string_view name,
                                            const CallOptions& options) const {
-  return Wait<TableInfo>([&](Done<TableInfo> done) {
-    connection_->GetTable(std::string(name), Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<TableInfo>>(*connection_, &Connection::GetTable, std::string(name),
+                                         Context(options, true));
 }
 
 absl::StatusOr<TableInfo> Client::CreateTable(std::string_view name, const TensorView& values,
                                               const CallOptions& options) const {
-  return Wait<TableInfo>([&](Done<TableInfo> done) {
-    connection_->CreateTable(std::string(name), values, Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<TableInfo>>(*connection_, &Connection::CreateTable, std::string(name),
+                                         values, Context(options, true));
 }
 
 absl::Status Client::DeleteTable(std::string_view name, const CallOptions& options) const {
-  const auto deleted = Wait<bool>([&](Done<bool> done) {
-    connection_->DeleteTable(std::string(name), Context(options, true),
-                             [done = std::move(done)](absl::Status status) mutable {
-                               if (!status.ok()) return done(std::move(status));
-                               done(true);
-                             });
-  });
-  return deleted.status();
+  return Wait<absl::Status>(*connection_, &Connection::DeleteTable, std::string(name),
+                            Context(options, true));
 }
 
 absl::StatusOr<SpecDetails> Client::ResolveSpec(const Spec& spec,
                                                 const CallOptions& options) const {
-  return Wait<SpecDetails>([&](Done<SpecDetails> done) {
-    connection_->ResolveSpec(spec, std::nullopt, Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<SpecDetails>>(*connection_, &Connection::ResolveSpec, spec,
+                                           std::nullopt, Context(options, true));
 }
 
 absl::StatusOr<SpecDetails> Client::ResolveSpec(const Spec& spec,
                                                 const parity::Comparison& comparison,
                                                 const CallOptions& options) const {
-  return Wait<SpecDetails>([&](Done<SpecDetails> done) {
-    connection_->ResolveSpec(spec, comparison, Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<SpecDetails>>(*connection_, &Connection::ResolveSpec, spec, comparison,
+                                           Context(options, true));
 }
 
 absl::StatusOr<ModelDetails> Client::ResolveModel(const Spec& spec,
                                                   const CallOptions& options) const {
-  return Wait<ModelDetails>([&](Done<ModelDetails> done) {
-    connection_->ResolveModel(spec, Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<ModelDetails>>(*connection_, &Connection::ResolveModel, spec,
+                                            Context(options, true));
 }
 
 absl::StatusOr<std::vector<Preset>> Client::ListPresets(const CallOptions& options) const {
-  return Wait<std::vector<Preset>>([&](Done<std::vector<Preset>> done) {
-    connection_->ListPresets(Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<std::vector<Preset>>>(*connection_, &Connection::ListPresets,
+                                                   Context(options, true));
 }
 
 absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& options) const {
-  return Wait<ServerInfo>([&](Done<ServerInfo> done) {
-    connection_->GetServerInfo(Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<ServerInfo>>(*connection_, &Connection::GetServerInfo,
+                                          Context(options, true));
 }
 
 absl::StatusOr<Health> Client::CheckHealth(std::string_view service,
                                            const CallOptions& options) const {
-  return Wait<Health>([&](Done<Health> done) {
-    connection_->CheckHealth(std::string(service), Context(options, true), std::move(done));
-  });
+  return Wait<absl::StatusOr<Health>>(*connection_, &Connection::CheckHealth, std::string(service),
+                                      Context(options, true));
 }
 
 }  // namespace phasor
