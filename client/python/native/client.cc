@@ -138,12 +138,13 @@ CallContext NativeClient::Context(Timeout timeout) const {
   return {.deadline = SteadyNow() + time};
 }
 
-template <typename T, typename Start>
-absl::StatusOr<T> NativeClient::Make(Timeout timeout, Borrowed borrowed, Start start) {
+template <typename T, typename Method, typename... Arguments>
+absl::StatusOr<T> NativeClient::Make(Timeout timeout, Borrowed borrowed, Method method,
+                                     Arguments... arguments) {
   std::shared_ptr<Connection> use = connection();
   return Await<T>(Context(timeout), !in_process_, std::move(borrowed),
-                  [use = std::move(use), &start](CallContext context, Done<T> done) {
-                    start(*use, std::move(context), std::move(done));
+                  [&, use = std::move(use)](CallContext context, Done<T> done) {
+                    ((*use).*method)(std::move(arguments)..., std::move(context), std::move(done));
                   });
 }
 
@@ -151,10 +152,7 @@ void NativeClient::Rope(nb::tuple call, Timeout timeout) {
   Borrowed borrowed = Borrow();
   RopeCall rope = ToRopeCall(call, borrowed);
   const auto info =
-      Make<RunInfo>(timeout, std::move(borrowed),
-                    [&](Connection& connection, CallContext context, Done<RunInfo> done) {
-                      connection.ApplyRoPE(std::move(rope), std::move(context), std::move(done));
-                    });
+      Make<RunInfo>(timeout, std::move(borrowed), &Connection::ApplyRoPE, std::move(rope));
   if (!info.ok()) Raise(info.status());
   MarkWritten(OutputsOf(call));
 }
@@ -163,11 +161,8 @@ nb::object NativeClient::Encode(nb::tuple call, Timeout timeout, nb::handle like
   Borrowed borrowed = Borrow();
   EncodeCall encode = ToEncodeCall(call, borrowed);
   const PositionList positions = encode.positions;
-  auto result = Make<EncodeResult>(
-      timeout, std::move(borrowed),
-      [&](Connection& connection, CallContext context, Done<EncodeResult> done) {
-        connection.Encode(std::move(encode), std::move(context), std::move(done));
-      });
+  auto result =
+      Make<EncodeResult>(timeout, std::move(borrowed), &Connection::Encode, std::move(encode));
   if (!result.ok()) Raise(result.status());
   return ToObject(std::move(result), call, like, positions);
 }
@@ -175,11 +170,8 @@ nb::object NativeClient::Encode(nb::tuple call, Timeout timeout, nb::handle like
 nb::object NativeClient::Bias(nb::tuple call, Timeout timeout, nb::handle like) {
   Borrowed borrowed;
   BiasCall bias = ToBiasCall(call, borrowed);
-  auto result = Make<EncodeResult>(
-      timeout, std::move(borrowed),
-      [&](Connection& connection, CallContext context, Done<EncodeResult> done) {
-        connection.AttentionBias(std::move(bias), std::move(context), std::move(done));
-      });
+  auto result =
+      Make<EncodeResult>(timeout, std::move(borrowed), &Connection::AttentionBias, std::move(bias));
   if (!result.ok()) Raise(result.status());
   const nb::object output = call[kBiasOutput];
   if (output.is_none()) return ToArray(*std::move(result), like);
@@ -192,10 +184,7 @@ nb::dict NativeClient::MoveKeys(nb::tuple call, Timeout timeout) {
   MoveCall move = ToMoveCall(call, borrowed);
   const bool writes = move.mode != MoveMode::kCompare;
   const auto result =
-      Make<MoveResult>(timeout, std::move(borrowed),
-                       [&](Connection& connection, CallContext context, Done<MoveResult> done) {
-                         connection.MoveKeys(std::move(move), std::move(context), std::move(done));
-                       });
+      Make<MoveResult>(timeout, std::move(borrowed), &Connection::MoveKeys, std::move(move));
   if (!result.ok()) Raise(result.status());
   if (writes) MarkWritten(call[kMovePools]);
   return ToDict(*result);
@@ -319,11 +308,8 @@ nb::list NativeClient::RopeBatch(nb::list calls, Timeout timeout) {
     ropes.push_back(ToRopeCall(nb::cast<nb::tuple>(call), borrowed));
   }
   using Results = std::vector<absl::StatusOr<RunInfo>>;
-  const auto results = ValueOrRaise(Make<Results>(
-      timeout, std::move(borrowed),
-      [&](Connection& connection, CallContext context, Done<Results> done) {
-        connection.BatchApplyRoPE(std::move(ropes), std::move(context), std::move(done));
-      }));
+  const auto results = ValueOrRaise(
+      Make<Results>(timeout, std::move(borrowed), &Connection::BatchApplyRoPE, std::move(ropes)));
   nb::list objects;
   for (size_t i = 0; i < results.size(); ++i) {
     objects.append(ObjectOrException([&] {
@@ -343,11 +329,8 @@ nb::list NativeClient::EncodeBatch(nb::list calls, nb::list likes, Timeout timeo
     positions.push_back(encodes.back().positions);
   }
   using Results = std::vector<absl::StatusOr<EncodeResult>>;
-  auto results = ValueOrRaise(Make<Results>(
-      timeout, std::move(borrowed),
-      [&](Connection& connection, CallContext context, Done<Results> done) {
-        connection.BatchEncode(std::move(encodes), std::move(context), std::move(done));
-      }));
+  auto results = ValueOrRaise(
+      Make<Results>(timeout, std::move(borrowed), &Connection::BatchEncode, std::move(encodes)));
   nb::list objects;
   for (size_t i = 0; i < results.size(); ++i) {
     objects.append(ObjectOrException([&] {
@@ -383,53 +366,38 @@ void NativeClient::RopeInChunks(nb::tuple call, int64_t chunk_bytes, nb::object 
 }
 
 nb::object NativeClient::Resolve(const Spec& spec, Timeout timeout) {
-  return ToDict(ValueOrRaise(Make<SpecDetails>(
-      timeout, {}, [&](Connection& connection, CallContext context, Done<SpecDetails> done) {
-        connection.ResolveSpec(spec, std::nullopt, std::move(context), std::move(done));
-      })));
+  return ToDict(
+      ValueOrRaise(Make<SpecDetails>(timeout, {}, &Connection::ResolveSpec, spec, std::nullopt)));
 }
 
 nb::list NativeClient::ResolveModel(const Spec& spec, Timeout timeout) {
-  return ToList(ValueOrRaise(Make<ModelDetails>(
-      timeout, {}, [&](Connection& connection, CallContext context, Done<ModelDetails> done) {
-        connection.ResolveModel(spec, std::move(context), std::move(done));
-      })));
+  return ToList(ValueOrRaise(Make<ModelDetails>(timeout, {}, &Connection::ResolveModel, spec)));
 }
 
 nb::list NativeClient::Presets(Timeout timeout) {
   using List = std::vector<Preset>;
   nb::list presets;
-  for (const Preset& preset : ValueOrRaise(
-           Make<List>(timeout, {}, [](Connection&connection, CallContext context, Done<List> done) {
-             connection.ListPresets(std::move(context), std::move(done));
-           }))) {
+  for (const Preset& preset : ValueOrRaise(Make<List>(timeout, {}, &Connection::ListPresets))) {
     presets.append(ToDict(preset));
   }
   return presets;
 }
 
 nb::dict NativeClient::Info(Timeout timeout) {
-  return ToDict(ValueOrRaise(Make<ServerInfo>(
-      timeout, {}, [](Connection& connection, CallContext context, Done<ServerInfo> done) {
-        connection.GetServerInfo(std::move(context), std::move(done));
-      })));
+  return ToDict(ValueOrRaise(Make<ServerInfo>(timeout, {}, &Connection::GetServerInfo)));
 }
 
 int NativeClient::CheckHealth(const std::string& service, Timeout timeout) {
-  return static_cast<int>(ValueOrRaise(Make<Health>(
-      timeout, {}, [&](Connection& connection, CallContext context, Done<Health> done) {
-        connection.CheckHealth(service, std::move(context), std::move(done));
-      })));
+  return static_cast<int>(
+      ValueOrRaise(Make<Health>(timeout, {}, &Connection::CheckHealth, service)));
 }
 
 nb::list NativeClient::ListTables(Timeout timeout) {
   nb::list tables;
   std::string page_token;
   do {
-    const TablePage page = ValueOrRaise(Make<TablePage>(
-        timeout, {}, [&](Connection& connection, CallContext context, Done<TablePage> done) {
-          connection.ListTables(page_token, std::move(context), std::move(done));
-        }));
+    const TablePage page =
+        ValueOrRaise(Make<TablePage>(timeout, {}, &Connection::ListTables, page_token));
     for (const TableInfo& table : page.tables) tables.append(ToDict(table));
     page_token = page.next_page_token;
   } while (!page_token.empty());
@@ -437,10 +405,7 @@ nb::list NativeClient::ListTables(Timeout timeout) {
 }
 
 nb::dict NativeClient::GetTable(const std::string& name, Timeout timeout) {
-  return ToDict(ValueOrRaise(Make<TableInfo>(
-      timeout, {}, [&](Connection& connection, CallContext context, Done<TableInfo> done) {
-        connection.GetTable(name, std::move(context), std::move(done));
-      })));
+  return ToDict(ValueOrRaise(Make<TableInfo>(timeout, {}, &Connection::GetTable, name)));
 }
 
 nb::dict NativeClient::CreateTable(const std::string& name, nb::object values, Timeout timeout) {
@@ -458,21 +423,20 @@ nb::dict NativeClient::CreateTable(const std::string& name, nb::object values, T
 }
 
 void NativeClient::DeleteTable(const std::string& name, Timeout timeout) {
-  ValueOrRaise(
-      Make<bool>(timeout, {}, [&](Connection& connection, CallContext context, Done<bool> done) {
-        connection.DeleteTable(name, std::move(context),
-                               [done = std::move(done)](absl::Status status) mutable {
-                                 if (!status.ok()) return done(std::move(status));
-                                 done(true);
-                               });
-      }));
+  ValueOrRaise(Await<bool>(Context(timeout), !in_process_, {},
+                           [&name, use = connection()](CallContext context, Done<bool> done) {
+                             use->DeleteTable(
+                                 name, std::move(context),
+                                 [done = std::move(done)](absl::Status status) mutable {
+                                   if (!status.ok()) return done(std::move(status));
+                                   done(true);
+                                 });
+                           }));
 }
 
 nb::tuple NativeClient::AllocateShared(int64_t bytes, Timeout timeout) {
-  auto memory = std::make_unique<SharedMemory>(ValueOrRaise(Make<SharedMemory>(
-      timeout, {}, [&](Connection& connection, CallContext context, Done<SharedMemory> done) {
-        connection.AllocateShared(bytes, std::move(context), std::move(done));
-      })));
+  auto memory = std::make_unique<SharedMemory>(
+      ValueOrRaise(Make<SharedMemory>(timeout, {}, &Connection::AllocateShared, bytes)));
   std::byte* const data = memory->data();
   const bool shared = memory->shared();
   nb::capsule owner(memory.release(),
@@ -486,10 +450,8 @@ NativeDeviceMemory NativeClient::RegisterDeviceMemory(nb::bytes handle, int64_t 
   CudaIpcAllocation allocation{.handle = std::string(handle.c_str(), handle.size()),
                                .size_bytes = bytes,
                                .device_uuid = device_uuid};
-  return NativeDeviceMemory(ValueOrRaise(Make<DeviceMemory>(
-      timeout, {}, [&](Connection& connection, CallContext context, Done<DeviceMemory> done) {
-        connection.RegisterDeviceMemory(std::move(allocation), std::move(context), std::move(done));
-      })));
+  return NativeDeviceMemory(ValueOrRaise(
+      Make<DeviceMemory>(timeout, {}, &Connection::RegisterDeviceMemory, std::move(allocation))));
 }
 
 }  // namespace phasor::python

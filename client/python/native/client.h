@@ -87,8 +87,8 @@ class NativeClient {
   bool in_process() const { return in_process_; }
 
  private:
-  template <typename T, typename Start>
-  absl::StatusOr<T> Make(Timeout timeout, Borrowed borrowed, Start start);
+  template <typename T, typename Method, typename... Arguments>
+  absl::StatusOr<T> Make(Timeout timeout, Borrowed borrowed, Method method, Arguments... arguments);
 
   const bool in_process_;
   const int generation_;
