@@ -8,7 +8,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "kernels/base/invalid.h"
 
 namespace phasor {
@@ -35,9 +34,8 @@ absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text,
       return refuse("has no absolute path");
     }
     if (address.unix_path.size() > kMaxUnixPath) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(option, ": ", address.unix_path, " is longer than ", kMaxUnixPath,
-                       " bytes, the system's limit for Unix sockets; use a shorter path"));
+      return InvalidAt(option, address.unix_path, " is longer than ", kMaxUnixPath,
+                       " bytes, the system's limit for Unix sockets; use a shorter path");
     }
     return address;
   }

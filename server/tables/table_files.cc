@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "kernels/base/invalid.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/text.h"
 #include "kernels/tensor/npy.h"
@@ -50,10 +51,6 @@ absl::Status Failed(std::string_view what, const std::string& path) {
 
 absl::Status Unreadable(std::string_view file, std::string_view what) {
   return absl::FailedPreconditionError(StrCat(file, ": ", what));
-}
-
-absl::Status Malformed(std::string_view file, std::string_view what) {
-  return absl::InvalidArgumentError(StrCat(file, ": ", what));
 }
 
 absl::Status BeforeStep(const StepHook& hook, const std::string& step) {
@@ -120,7 +117,7 @@ absl::StatusOr<std::vector<NamedTensor>> ReadHeader(const std::string& file,
   if (file.ends_with(kNpy)) {
     PHASOR_ASSIGN_OR_RETURN(NpyHeader header, ParseNpyHeader(start, file_bytes, false, file));
     if (header.data_begin + header.data_bytes != file_bytes) {
-      return Malformed(file, "bytes after the data; must end with it");
+      return InvalidAt(file, "bytes after the data; must end with it");
     }
     const std::string stem = file.substr(0, file.size() - kNpy.size());
     return std::vector<NamedTensor>{
@@ -140,17 +137,17 @@ absl::StatusOr<std::vector<NamedTensor>> ReadHeader(const std::string& file,
 // Name and shape of a table, without its data.
 absl::StatusOr<Table> DescribeTable(const std::string& file, const NamedTensor& tensor) {
   if (absl::Status status = CheckTableName(tensor.name, tensor.name); !status.ok()) {
-    return Malformed(file, std::string(status.message()));
+    return InvalidAt(file, status.message());
   }
   if (!IsComputeDtype(tensor.tensor.dtype)) {
-    return Malformed(file, StrCat("'", tensor.name, "' is ", Name(tensor.tensor.dtype),
-                                  "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16"));
+    return InvalidAt(file, "'", tensor.name, "' is ", Name(tensor.tensor.dtype),
+                     "; must be FLOAT64, FLOAT32, FLOAT16 or BFLOAT16");
   }
   std::vector<int64_t> shape = tensor.tensor.shape;
   while (shape.size() > 2 && shape.front() == 1) shape.erase(shape.begin());
   if (shape.size() != 2 || tensor.data_bytes == 0) {
-    return Malformed(file, StrCat("'", tensor.name, "' has shape ", ShapeText(tensor.tensor.shape),
-                                  "; must be [positions, width] or [buckets, heads]"));
+    return InvalidAt(file, "'", tensor.name, "' has shape ", ShapeText(tensor.tensor.shape),
+                     "; must be [positions, width] or [buckets, heads]");
   }
   return Table{tensor.name, tensor.tensor.dtype, shape[0], shape[1], {}, {}};
 }
@@ -215,7 +212,7 @@ absl::StatusOr<TableFile> ReadTableFile(const std::string& directory, const std:
   std::set<std::string> names;
   for (const NamedTensor& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
-      return Malformed(file, StrCat("defines table '", tensor.name, "' twice; must be once"));
+      return InvalidAt(file, "defines table '", tensor.name, "' twice; must be once");
     }
     PHASOR_ASSIGN_OR_RETURN(auto table, ReadTable(opened.fd(), file, tensor, budget));
     read.tables.push_back(std::move(table));
