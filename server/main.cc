@@ -74,15 +74,6 @@ int WaitFor(std::initializer_list<int> numbers) {
   return signal;
 }
 
-// From now on SIGTERM and SIGINT end the process at once. Needs no thread: there may be none left.
-void LeaveAtSecondSignal() {
-  for (const int number : {SIGTERM, SIGINT}) {
-    std::signal(number, [](int signal) { _exit(128 + signal); });
-  }
-  const sigset_t signals = SetOf({SIGTERM, SIGINT});
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-}
-
 // Ends the process when `time` and a little more are over, whatever happens until then. When gRPC
 // could not start one of its threads, it waits for that thread for ever when it ends.
 void LeaveWithin(absl::Duration time, int exit_status) {
@@ -190,7 +181,9 @@ int Run(const std::vector<std::string>& arguments, ServerOptions options) {
     kill(getpid(), SIGTERM);
   });
   const int signal = ServeUntilStopped(arguments, server->get(), &options);
-  LeaveAtSecondSignal();
+  // When a device was lost, the server has sent itself the first one, and a liveness probe that
+  // fails meanwhile must not cut the drain short.
+  LeaveAtSignal(restarts.load() ? 2 : 1);
   Log(LogLevel::kInfo, "draining", {{"signal", std::string(strsignal(signal))}});
   LeaveWithin(options.drain_delay + options.drain_timeout, kExitFailed);
   const bool drained = (*server)->Shutdown();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -101,6 +102,18 @@ StartWatch::~StartWatch() {
   const ssize_t written = write(started_.get(), &one, sizeof(one));
   static_cast<void>(written);  // an eventfd at 0 accepts it
   if (thread_.joinable()) thread_.join();
+}
+
+void LeaveAtSignal(int nth) {
+  static std::atomic<int> left;
+  left.store(nth);
+  for (const int number : {SIGTERM, SIGINT}) {
+    std::signal(number, [](int signal) {
+      if (left.fetch_sub(1) <= 1) _exit(128 + signal);
+    });
+  }
+  const sigset_t signals = StopSignals();
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
 void ChooseLockOrderChecks() {

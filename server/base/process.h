@@ -40,6 +40,10 @@ class StartWatch {
   std::thread thread_;
 };
 
+// From now on the nth SIGTERM or SIGINT ends the process at once, with 128 and its number; those
+// before it do nothing. Needs no thread: there may be none left.
+void LeaveAtSignal(int nth);
+
 }  // namespace phasor
 
 #endif  // PHASOR_SERVER_BASE_PROCESS_H_

@@ -74,6 +74,18 @@ TEST(StartWatchDeathTest, LaterSignalsStayPending) {
   EXPECT_EXIT(start(), ::testing::ExitedWithCode(0), "");
 }
 
+TEST(LeaveAtSignalDeathTest, TheNthSignalEndsTheProcess) {
+  const auto drain = [](int nth, int signals) {
+    BlockStopSignals();
+    LeaveAtSignal(nth);
+    for (int i = 0; i < signals; ++i) raise(i == 0 ? SIGTERM : SIGINT);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(drain(1, 1), ::testing::ExitedWithCode(128 + SIGTERM), "");
+  EXPECT_EXIT(drain(2, 1), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(drain(2, 2), ::testing::ExitedWithCode(128 + SIGINT), "");
+}
+
 // Of the allocator's own account of itself.
 int Heaps() {
   char* text = nullptr;
