@@ -132,6 +132,37 @@ TEST(ItemsTest, ViewsOfOneBufferAreOneLaunch) {
   EXPECT_TRUE(SameBits(want, fused));
 }
 
+// Where the angles of a head are more than a block shares, units have their own.
+TEST(ItemsTest, LongHeadsHaveTheReferencesBytes) {
+  constexpr int64_t kTokens = 5, kHeads = 3;
+  const PositionSource positions =
+      *MakePositionSource(AxisRange{IntegerRange{131000, 3, kTokens}}, 1, "positions");
+  for (const int64_t pairs : {127, 128, 129, 256, 257, 520, 1032}) {
+    for (const Pairing out : {Pairing::kHalfSplit, Pairing::kInterleaved}) {
+      const auto plan = MakeHandPlan({.pairs = pairs, .tail = 8, .pairing_out = out});
+      for (const Dtype dtype : {Dtype::kFloat64, Dtype::kFloat32, Dtype::kBFloat16}) {
+        for (const int64_t misalign : {0, 1}) {  // elements; 1: no wide units
+          const int64_t head = plan->spec.head_dim * SizeOf(dtype);
+          const RotaryStrides strides{0, kHeads * head, head};
+          Tensor x(dtype, kTokens * kHeads * plan->spec.head_dim, misalign * SizeOf(dtype));
+          x.Fill(3);
+          Tensor want = x, got = x;
+          RotaryJob job;
+          job.plan = plan.get();
+          job.positions = &positions;
+          job.tokens = kTokens;
+          job.tensors = {{dtype, kHeads, x.data(), strides, want.data(), strides}};
+          RunReference(job);
+          job.tensors[0].y = got.data();
+          ASSERT_TRUE(Supports(job));
+          testing::RunOnHostGrid({Job(job)});
+          ASSERT_TRUE(SameBits(want, got)) << pairs << " pairs of " << Name(dtype);
+        }
+      }
+    }
+  }
+}
+
 TEST(ItemsTest, AlignedHeadsOfManyPairsGoWide) {
   const auto plan = MakeHandPlan({.pairs = 64});
   RotaryJob job;
