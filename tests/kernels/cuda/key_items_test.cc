@@ -202,6 +202,51 @@ TEST(KeyItemsTest, PositionsOfSlotsAreWrittenLast) {
   EXPECT_GT(several, 10);
 }
 
+// The longest that kernels take, and the shortest, in words of 16 bytes and of 2.
+TEST(KeyItemsTest, HeadsOfAnyLengthHaveTheReferencesBytes) {
+  constexpr int64_t kHeads = 3;
+  for (const KeyCode code : kKeyCodes) {
+    for (const int64_t head_dim : {64, 512, 1024}) {
+      const int64_t count = head_dim == 64 ? 200 : 5;  // of the shortest, more than a block takes
+      KeyForm form{.code = code, .pages = 1, .page_size = count, .heads = kHeads};
+      form.head_dim = form.group_lanes = head_dim;
+      form.lane_bytes = UnitBytes(code);
+      form.scaled_rows = code == KeyCode::kInt8;
+      form.bytes_from = form.lanes_bytes() + (form.scaled_rows ? 4 : 0);
+      form.head_bytes = AlignUp(form.bytes_from, 16);
+      form.slot_bytes = kHeads * form.head_bytes;
+      form.page_bytes = count * form.slot_bytes;
+      form.scales = {form.lanes_bytes(), form.page_bytes, form.slot_bytes, form.head_bytes};
+      const auto plan = testing::MakeHandPlan({.pairs = head_dim / 2});
+      const std::vector<KeyForm> forms = {form};
+      MoveTokens tokens;
+      for (int64_t t = 0; t < count; ++t) {
+        tokens.from_slots.push_back(count - 1 - t);
+        tokens.from_positions.push_back(t);
+        tokens.to_positions.push_back(t * 5000);
+      }
+      tokens.to_slots = tokens.from_slots;
+      const std::vector<MoveTokens> groups = {tokens};
+      for (const int64_t at : {0, 2}) {
+        const std::vector<MovePlane> planes = {
+            {.plan = plan.get(), .from_plan = plan.get(), .offset = at, .to_offset = at}};
+        Tensor want(Dtype::kFloat64, (form.page_bytes + 16) / 8);
+        for (int64_t i = 0; i < want.size_bytes(); ++i) want.data()[i] = std::byte(i * 7 % 56);
+        Tensor got = want;
+        MoveJob move{
+            .mode = MoveMode::kMove, .forms = &forms, .groups = &groups, .planes = &planes};
+        move.pools = {want.data()};
+        ASSERT_TRUE(cpu::MakeCpuBackend({cpu::Target::kScalar, 1})->Run({Job(move)}).ok());
+        move.pools = {got.data()};
+        ASSERT_TRUE(Supports(move)) << Name(code);
+        testing::RunOnHostGrid({Job(move)});
+        ExpectSameBytes({want}, {got}, StrCat(Name(code), ", ", head_dim, " lanes at ", at));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 class LimitsTest : public ::testing::Test {
  protected:
   // Of a move of one token in place, `at` bytes into a pool.
