@@ -175,11 +175,11 @@ void BenchRope(Bench& bench, Clients& clients, const Load& of) {
   const Targets targets = TargetsOf(payload);
   Row row = RpcRow("rpc_rope", LoadShape(SizeText(payload), in_flight, clients));
   row.unit = "GB/s";
-  const auto add = [&](std::string baseline, size_t of, std::optional<double> target,
+  const auto add = [&](std::string baseline, size_t other, std::optional<double> target,
                        std::optional<size_t> floor) {
-    Row against = RateRow(row, rate(seconds[0]), rate(seconds[of]), target);
+    Row against = RateRow(row, rate(seconds[0]), rate(seconds[other]), target);
     against.baseline = std::move(baseline);
-    if (floor.has_value()) against.most = seconds[of] / seconds[*floor];
+    if (floor.has_value()) against.most = seconds[other] / seconds[*floor];
     bench.report->Add(std::move(against));
   };
   add("echo", 1, targets.echo, 2);

@@ -162,7 +162,7 @@ TEST_F(ReloadedProcessTest, SigtermEndsItAfterTheFileBecameAFifo) {
 }
 
 TEST_F(ReloadedProcessTest, NoCallFailsWhileItReloads) {
-  constexpr int kCallers = 4, kReloads = 40;
+  constexpr int kClients = 4, kReloads = 40;
   const auto text = [](int i) {
     return std::string(kRowsEncoder) +
            "encoders { name: \"other\" spec { preset: \"transformer\" dim: " +
@@ -175,7 +175,7 @@ TEST_F(ReloadedProcessTest, NoCallFailsWhileItReloads) {
   std::atomic<bool> stop = false;
   std::atomic<int> calls = 0, failures = 0;
   std::vector<std::thread> callers;
-  for (int i = 0; i < kCallers; ++i) {
+  for (int i = 0; i < kClients; ++i) {
     callers.emplace_back([&, i] {
       const auto stub = NewStub(server);
       while (!stop) {
@@ -196,7 +196,7 @@ TEST_F(ReloadedProcessTest, NoCallFailsWhileItReloads) {
     const json line = server.ReadEvent();
     EXPECT_EQ(line["event"], "reloaded") << line;
     EXPECT_EQ(line["changed"].size(), 4u) << line;
-    while (calls < before + kCallers) std::this_thread::yield();
+    while (calls < before + kClients) std::this_thread::yield();
   }
   stop = true;
   for (std::thread& caller : callers) caller.join();

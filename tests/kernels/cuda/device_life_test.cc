@@ -78,7 +78,9 @@ TEST(DeviceLifeTest, OnlyOneCallerRevives) {
   int revivals = 0;
   DeviceLife* all = nullptr;
   DeviceLife life({.retry = true, .first_wait = milliseconds(0)}, [&] {
-    if (++revivals == 1) EXPECT_FALSE(all->Enter()) << "another caller, meanwhile";
+    if (++revivals == 1) {
+      EXPECT_FALSE(all->Enter()) << "another caller, meanwhile";
+    }
     return absl::OkStatus();
   });
   all = &life;

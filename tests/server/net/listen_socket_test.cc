@@ -65,7 +65,9 @@ TEST(ListenTest, APortThatOnlyRootMayHaveIsNamedAsSuch) {
   std::ifstream("/proc/sys/net/ipv4/ip_unprivileged_port_start") >> first_free;
   if (first_free < 2) GTEST_SKIP() << "here everybody may have every port";
   const uid_t user = geteuid();
-  if (user == 0) ASSERT_EQ(seteuid(65534), 0);
+  if (user == 0) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
   const absl::Status status = Listen(Tcp("127.0.0.1", 1)).status();
   ASSERT_EQ(seteuid(user), 0);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
